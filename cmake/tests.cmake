@@ -1,0 +1,22 @@
+# One test program per folder of tests/ that mirrors a folder of src/. Test data is found by FOURFOLD_SOURCE_DIR.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+file(GLOB FOURFOLD_TEST_SUPPORT CONFIGURE_DEPENDS tests/oracle/*.cpp tests/support/*.cpp)
+add_library(fourfold_test_support STATIC ${FOURFOLD_TEST_SUPPORT} ${CMAKE_SOURCE_DIR}/tests/test_main.cpp)
+target_include_directories(fourfold_test_support PUBLIC tests src include)
+target_link_libraries(fourfold_test_support PUBLIC GTest::gtest fourfold_core fourfold_dependencies)
+target_compile_definitions(fourfold_test_support PUBLIC
+  FOURFOLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FOURFOLD_BINARY_DIR="${CMAKE_BINARY_DIR}")
+
+foreach(area core formats plan backend moe cpu model cli lint)
+  file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp)
+  if(sources)
+    add_executable(test_${area} ${sources})
+    target_link_libraries(test_${area} PRIVATE fourfold_test_support)
+    if(area STREQUAL "cli" AND TARGET fourfold)
+      add_dependencies(test_${area} fourfold)
+    endif()
+    gtest_discover_tests(test_${area} TEST_PREFIX ${area}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  endif()
+endforeach()

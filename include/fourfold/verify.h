@@ -1,0 +1,53 @@
+// Checking the operation on the user's own machine: case files, a built-in reference, planted faults.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fourfold/backend.h"
+#include "fourfold/moe.h"
+#include "fourfold/plan.h"
+
+namespace fourfold {
+
+/// A fault planted into a result, to prove that the comparison sees it.
+enum class Inject : std::uint8_t { none, nan, zero, stale, swap };
+
+struct CaseResult {
+  std::string name;
+  bool ok = false;
+  double max_error_over_bound = 0;  ///< largest |out - expected| / bound; 0 when nothing was compared
+  bool refused = false;             ///< the call was refused with code 3 or 4
+  std::string reason;               ///< why refused or why not ok
+};
+/// Runs one case file (docs/cases.md) and compares. Throws bad_input only when the file is no case file.
+CaseResult run_case(const std::string& file, Backend& backend, Inject inject = Inject::none);
+
+/// Writes a live call as a case file: inputs, packed source weights and, computed here in double precision, the
+/// expected output with its bound. For bug reports. Written aside and renamed. Throws bad_input.
+void dump_case(const std::string& file, const std::string& name, const Caps& caps, const StackedExperts& experts,
+               const MoeTensors& tensors);
+
+/// Random weights and tokens for `problem`, run and compared with the built-in double-precision reference.
+CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject = Inject::none);
+
+/// The residue, poison and replay matrix. `progress(done, total, name)`; every result is returned.
+std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
+                                      const std::function<void(int, int, const std::string&)>& progress = {});
+
+/// Seeded random experts for a problem: what bench and verify use. Owns its memory.
+class RandomExperts {
+ public:
+  RandomExperts(const Caps& caps, std::uint64_t seed);
+  ~RandomExperts();
+  const StackedExperts& stacked() const noexcept;
+
+ private:
+  struct Storage;
+  std::unique_ptr<Storage> storage_;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,69 @@
+// The seam between the facade (src/moe, src/model) and a device: what every backend implements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fourfold/backend.h"
+#include "fourfold/moe.h"
+
+namespace fourfold {
+
+class Ops;  // src/backend/ops.h: the dense operations of a decoder
+
+/// A layer's experts in a backend's own layout. Immutable after packing.
+class PackedExperts {
+ public:
+  virtual ~PackedExperts() = default;
+  virtual std::uint64_t bytes() const noexcept = 0;
+  /// The caps it was packed for (weights of two plans are interchangeable when same_layout says so).
+  const Caps& caps() const noexcept { return caps_; }
+
+ protected:
+  explicit PackedExperts(const Caps& caps) : caps_(caps) {}
+
+ private:
+  Caps caps_;
+};
+
+/// True when weights packed for `a` serve a plan of `b`: same experts, sizes, format, gating and biases.
+/// Token capacity, top_k, activation details and dtype do not matter.
+bool same_layout(const Caps& a, const Caps& b) noexcept;
+
+/// A checked call: everything run() needs, no ownership of tensor data.
+struct BoundMoe {
+  std::shared_ptr<const PlanData> plan;
+  std::shared_ptr<const PackedExperts> weights;
+  BackendInterface* backend = nullptr;
+  const Band* band = nullptr;        // null when tokens == 0
+  std::int64_t tokens = 0;           // T
+  const void* x = nullptr;           // [T, H] activation dtype
+  const void* topk_ids = nullptr;    // [T, k] i32 or i64
+  bool ids_are_64_bit = false;
+  const float* topk_weights = nullptr;     // [T, k]
+  void* out = nullptr;                     // [T, H] activation dtype
+  const std::int32_t* expert_map = nullptr;  // [global_experts] or null
+  std::uint32_t* invalid_ids = nullptr;
+  std::byte* workspace = nullptr;    // 256-aligned, plan->workspace_bytes
+  Stream stream;
+};
+
+/// One device. Implementations are thread-safe; run_moe may be called from several threads with different
+/// workspaces.
+class BackendInterface {
+ public:
+  virtual ~BackendInterface() = default;
+  virtual const Device& device() const noexcept = 0;
+  /// Device memory, base aligned to 256. Throws unavailable with bytes asked and free.
+  virtual std::byte* allocate(std::uint64_t bytes) = 0;
+  virtual void release(std::byte* data, std::uint64_t bytes) noexcept = 0;
+  virtual std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) = 0;
+  virtual void warm_up(const Plan& plan) = 0;
+  virtual void run_moe(const BoundMoe& bound) = 0;
+  virtual Ops& ops() = 0;
+  virtual Probes probe() = 0;
+};
+
+}  // namespace fourfold

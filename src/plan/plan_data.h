@@ -1,0 +1,35 @@
+// What a Plan holds. Immutable once built; backends read it, nobody writes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fourfold/plan.h"
+
+namespace fourfold {
+
+/// Segment indices of a CPU plan, in the order they are added; -1 when the plan has no such segment.
+struct CpuSegments {
+  int expert_offsets = -1;   // i64 [experts + 1]           routes before each expert
+  int sorted_routes = -1;    // i32 [max_tokens * top_k]    route ids (token * top_k + slot) by expert, token, slot
+  int x_rows = -1;           // [max_tokens, hidden_padded] activations in compute type, zero-padded
+  int activated = -1;        // [routes, intermediate_padded] activated intermediate in compute type, zero-padded
+  int output_sums = -1;      // f32 [work items' column tiles] fp32 sums of the down projection
+  int thread_scratch = -1;   // per thread: unpacked panel, partial sums, scales
+};
+
+struct PlanData {
+  Caps caps;
+  Device device;
+  std::vector<Band> bands;             // ascending, gapless from 1 to max_tokens; empty when max_tokens == 0
+  std::vector<std::string> steps;
+  std::vector<Segment> segments;
+  std::vector<Declined> declined;
+  std::vector<std::string> notes;
+  std::uint64_t workspace_bytes = 0;
+  std::uint64_t weight_bytes = 0;
+  CpuSegments cpu;
+};
+
+}  // namespace fourfold
