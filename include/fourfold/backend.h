@@ -42,6 +42,10 @@ class Backend {
 /// The CPU. ISA: the widest that the machine has, capped by settings.cpu_isa. Throws usage for a bad cap.
 std::shared_ptr<Backend> cpu_backend(const Settings& settings = settings_from_environment());
 
+/// Measures what the backend's machine can do; takes about a second and, while it runs, at least 1 GiB of memory.
+/// Throws unavailable when that memory is not there. Not meant to run beside other work.
+Probes measure_probes(Backend& backend);
+
 /// A workspace for those who do not bring their own: `plan.workspace_bytes()` bytes, base aligned to 256.
 class Workspace {
  public:
