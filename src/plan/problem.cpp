@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "formats/format.h"
 #include "plan/cpu_plan.h"
 #include "plan/plan_data.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kActivationNames{"silu", "swiglu_oai", "situ", "gelu_tanh", "relu2"};
 constexpr std::array<std::string_view, 4> kIsaNames{"portable", "avx2", "avx512", "avx512_bf16"};
-constexpr std::array<std::int64_t, 6> kInt4Groups{16, 32, 64, 96, 128, 256};
 
 std::string range_refusal(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (value >= low && value <= high) return {};
@@ -29,38 +29,6 @@ std::string width_refusal(std::string_view field, std::int64_t value) {
   const std::int64_t nearest = (bounded + kWidthMultiple / 2) / kWidthMultiple * kWidthMultiple;
   return fmt::format("{} = {} is not a multiple of {} in {} .. {}; use {} (pad the weights with zeros)", field, value,
                      kWidthMultiple, kWidthMultiple, kMaxWidth, nearest);
-}
-
-std::string fixed_group_refusal(const FormatSpec& spec, std::int64_t group) {
-  if (spec.group_size == group) return {};
-  return fmt::format("format.group_size = {}: {} scales cover {} positions; use {}", spec.group_size,
-                     weight_format_name(spec.format), group, group);
-}
-
-std::string int4_group_refusal(std::int64_t group) {
-  if (group == 0 || std::find(kInt4Groups.begin(), kInt4Groups.end(), group) != kInt4Groups.end()) return {};
-  const auto distance = [group](std::int64_t a) { return std::abs(static_cast<double>(a) - static_cast<double>(group)); };
-  const std::int64_t nearest = *std::min_element(kInt4Groups.begin(), kInt4Groups.end(), [&](auto a, auto b) {
-    return distance(a) < distance(b);
-  });
-  return fmt::format("format.group_size = {}: int4 groups are {} or 0 for the whole row; use {}", group,
-                     fmt::join(kInt4Groups, ", "), nearest);
-}
-
-std::string format_refusal(const FormatSpec& spec) {
-  std::string reason;
-  switch (spec.format) {
-    case WeightFormat::nvfp4: reason = fixed_group_refusal(spec, 16); break;
-    case WeightFormat::mxfp4: reason = fixed_group_refusal(spec, 32); break;
-    case WeightFormat::int4: return int4_group_refusal(spec.group_size);
-    default:
-      return fmt::format("format.format = {} is no weight format; use nvfp4, mxfp4 or int4",
-                         static_cast<int>(spec.format));
-  }
-  if (reason.empty() && spec.zero_points)
-    reason = fmt::format("format.zero_points = true: {} has none, only int4 has; use false",
-                         weight_format_name(spec.format));
-  return reason;
 }
 
 std::string activation_refusal(const Activation& activation) {
@@ -194,8 +162,9 @@ std::uint64_t Plan::weight_bytes() const noexcept { return data_->weight_bytes; 
 const Band& Plan::band_for(std::int64_t tokens) const {
   for (const Band& band : data_->bands)
     if (tokens >= band.min_tokens && tokens <= band.max_tokens) return band;
-  fail(ErrorCode::usage, "tokens = {} is outside 1 .. {} of this plan; plan with a larger max_tokens or split the batch",
-       tokens, data_->caps.max_tokens);
+  fail(ErrorCode::usage,
+       "tokens = {} is outside 1 .. {} of this plan; plan with a larger max_tokens or split the batch", tokens,
+       data_->caps.max_tokens);
 }
 
 std::vector<std::string> Plan::kernels() const {
