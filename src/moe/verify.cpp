@@ -1,0 +1,132 @@
+// `verify moe` and `verify`: random problems, and the residue, poison and replay matrix of a device.
+#include "fourfold/verify.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/check.h"
+#include "moe/random_call.h"
+#include "moe/reference_moe.h"
+#include "moe/verify_call.h"
+
+namespace fourfold {
+namespace {
+
+constexpr int kReplays = 3;
+
+/// Random weights and tokens for `caps`, run at `tokens` and compared with the reference.
+CaseResult check_random(const std::string& name, const Caps& caps, const RandomExperts& experts, std::int64_t tokens,
+                        std::uint64_t seed, const RandomCallOptions& options, Backend& backend, Inject inject) {
+  const RandomCall call = random_call(caps, tokens, seed, options);
+  const ReferenceResult reference = reference_moe(caps, experts.stacked(), call.tensors);
+  return check_call(
+      {name, caps, &experts.stacked(), call.tensors, reference.expected, reference.bound, reference.invalid_ids},
+      backend, inject, kReplays);
+}
+
+constexpr std::int64_t kModuli[] = {8, 16, 32, 64, 128, 256};
+
+/// One below, at and above every modulus, in steps of the smallest size there is.
+std::vector<std::int64_t> residue_sizes() {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t modulus : kModuli)
+    for (std::int64_t size : {modulus - 8, modulus, modulus + 8})
+      if (size > 0 && std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  return sizes;
+}
+
+const FormatSpec kFormats[] = {FormatSpec::nvfp4(), FormatSpec::mxfp4(), FormatSpec::int4(32),
+                               FormatSpec::int4(128, true), FormatSpec::int4(0)};
+constexpr ActivationKind kKinds[] = {ActivationKind::silu, ActivationKind::swiglu_oai, ActivationKind::situ,
+                                     ActivationKind::gelu_tanh, ActivationKind::relu2};
+constexpr std::int64_t kTokens[] = {1, 3, 17, 65, 0, 2, 7, 8, 9, 33};
+
+/// Every residue of both sizes with every format; activations, dtypes, biases and token counts take turns.
+std::vector<Problem> matrix(const Device& device) {
+  std::vector<Problem> problems;
+  std::vector<DType> dtypes = {DType::bf16, DType::f16};
+  if (device.kind == DeviceKind::cpu) dtypes.push_back(DType::f32);
+  std::size_t turn = 0;
+  const auto add = [&](FormatSpec format, std::int64_t hidden, std::int64_t intermediate, std::int64_t tokens,
+                       DType dtype, ActivationKind kind) {
+    Problem problem;
+    Caps& caps = problem.caps;
+    caps.format = format;
+    caps.hidden = hidden;
+    caps.intermediate = intermediate;
+    caps.max_tokens = tokens;
+    caps.top_k = 1 + turn % 3;
+    caps.experts = 5;
+    caps.activation_dtype = dtype;
+    caps.activation.kind = kind;
+    if (kind == ActivationKind::silu && turn % 2 == 1) caps.activation.limit = 0.75f;
+    caps.gate_up_bias = turn % 4 == 1;
+    caps.down_bias = turn % 4 >= 2;
+    caps.router_weight_on_input = turn % 7 == 3;
+    caps.global_experts = turn % 6 == 5 ? 9 : 0;
+    problem.tokens = {tokens};
+    problems.push_back(problem);
+    ++turn;
+  };
+  for (FormatSpec format : kFormats) {
+    for (std::int64_t size : residue_sizes()) {
+      const auto next = [&](auto& list, std::size_t period) { return list[turn / period % std::size(list)]; };
+      add(format, size, 40, next(kTokens, 1), next(dtypes, 2), next(kKinds, 1));
+      add(format, 72, size, next(kTokens, 1), next(dtypes, 2), next(kKinds, 1));
+    }
+    for (ActivationKind kind : kKinds)
+      for (DType dtype : dtypes)
+        for (std::int64_t tokens : {1, 3, 17, 65}) add(format, 64, 48, tokens, dtype, kind);
+  }
+  for (std::int64_t tokens : kTokens) add(FormatSpec::nvfp4(), 256, 96, tokens, DType::bf16, ActivationKind::silu);
+  return problems;
+}
+
+}  // namespace
+
+CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject) {
+  CaseResult worst;
+  worst.name = problem_text(problem);
+  const Support support = can_implement(problem.caps, backend.device());
+  if (!support) {
+    worst.refused = true;
+    worst.reason = support.reason;
+    return worst;
+  }
+  check(!problem.tokens.empty(), ErrorCode::usage, "verify: the problem names no token count; write t1 or t1,16");
+  const RandomExperts experts(problem.caps, seed);
+  worst.ok = true;
+  for (std::int64_t tokens : problem.tokens) {
+    const CaseResult result =
+        check_random(worst.name, problem.caps, experts, tokens, seed + 1 + tokens, {}, backend, inject);
+    worst.max_error_over_bound = std::max(worst.max_error_over_bound, result.max_error_over_bound);
+    if (result.ok) continue;
+    if (worst.ok) worst.reason = fmt::format("{} tokens: {}", tokens, result.reason);
+    worst.ok = false;
+    worst.refused = worst.refused || result.refused;
+  }
+  return worst;
+}
+
+std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
+                                      const std::function<void(int, int, const std::string&)>& progress) {
+  const std::vector<Problem> problems = matrix(backend.device());
+  std::vector<CaseResult> results;
+  for (const Problem& problem : problems) {
+    const std::string name = problem_text(problem);
+    const auto index = static_cast<std::uint64_t>(results.size());
+    if (progress) progress(static_cast<int>(index), static_cast<int>(problems.size()), name);
+    // A fault needs an element to sit in: with one planted, calls without tokens get one.
+    const std::int64_t tokens =
+        inject == Inject::none ? problem.tokens[0] : std::max<std::int64_t>(1, problem.tokens[0]);
+    Caps caps = problem.caps;
+    caps.max_tokens = std::max(caps.max_tokens, tokens);
+    const RandomCallOptions options{.ids_are_64_bit = index % 2 == 1, .plant_dead_ids = true};
+    results.push_back(
+        check_random(name, caps, RandomExperts(caps, index), tokens, 1000 + index, options, backend, inject));
+  }
+  if (progress) progress(static_cast<int>(results.size()), static_cast<int>(problems.size()), "");
+  return results;
+}
+
+}  // namespace fourfold
