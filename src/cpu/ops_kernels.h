@@ -52,19 +52,19 @@ struct OpsKernels {
   void (*tile_bf16_f32)(const TileCall&) = nullptr;   // weights bf16, x fp32
   void (*tile_f32_f32)(const TileCall&) = nullptr;    // weights fp32, x fp32
   void (*tile_bf16_bf16)(const TileCall&) = nullptr;  // weights bf16, x bf16; null without a dot product
-  /// x[0, n) -> exp(scale * (x - max)), the sum returned; [n, padded) is set to zero. padded % 16 == 0.
-  float (*softmax_f32)(float* x, std::int64_t n, std::int64_t padded, float scale) = nullptr;
+  /// x[0, n) -> exp(scale * (x - max)), the sum returned. Reads and writes up to the next multiple of 16; n > 0.
+  float (*softmax_f32)(float* x, std::int64_t n, float scale) = nullptr;
   /// The same with the exponentials rounded to bf16 and written over the front of x; the sum is that of the rounded.
-  float (*softmax_bf16)(float* x, std::int64_t n, std::int64_t padded, float scale) = nullptr;
+  float (*softmax_bf16)(float* x, std::int64_t n, float scale) = nullptr;
   /// x += addend (bf16 or fp32 bits, or null), then y = x / sqrt(mean(x^2) + eps) * weight, y bf16 or fp32.
   void (*rms_norm)(float* x, const void* addend, bool addend_is_bf16, const float* weight, float eps,
                    std::int64_t width, void* y, bool y_is_bf16) = nullptr;
   void (*head)(const HeadCall&) = nullptr;
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, void* y, bool y_is_bf16) = nullptr;
-  void (*to_bf16)(const float* x, float factor, std::int64_t n, std::uint16_t* y) = nullptr;  // round(x * factor)
+  void (*to_bf16)(const float* x, std::int64_t n, std::uint16_t* y) = nullptr;
   void (*from_bf16)(const std::uint16_t* x, std::int64_t n, float* y) = nullptr;
-  void (*scale_add)(const float* x, float factor, std::int64_t n, float* y) = nullptr;        // y = fma(factor, x, y)
-  void (*scale)(const float* x, float factor, std::int64_t n, float* y) = nullptr;            // y = factor * x
+  void (*scale_add)(const float* x, float factor, std::int64_t n, float* y) = nullptr;  // y = fma(factor, x, y)
+  void (*scale)(const float* x, float factor, std::int64_t n, void* y, bool y_is_bf16) = nullptr;  // y = factor * x
 };
 
 /// The tables by instruction set. The wider ones may only be called on a machine that has it.

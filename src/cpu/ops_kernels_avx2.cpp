@@ -1,0 +1,13 @@
+// The dense kernels for AVX2 and FMA.
+#include "cpu/ops_vec16_avx2.h"
+
+#include "cpu/ops_rows.h"
+
+namespace fourfold::cpu {
+
+const OpsKernels& ops_kernels_avx2() {
+  static constexpr OpsKernels kKernels = fp32_kernels();
+  return kKernels;
+}
+
+}  // namespace fourfold::cpu

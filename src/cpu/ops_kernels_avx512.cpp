@@ -1,0 +1,13 @@
+// The dense kernels for AVX-512.
+#include "cpu/ops_vec16_avx512.h"
+
+#include "cpu/ops_rows.h"
+
+namespace fourfold::cpu {
+
+const OpsKernels& ops_kernels_avx512() {
+  static constexpr OpsKernels kKernels = fp32_kernels();
+  return kKernels;
+}
+
+}  // namespace fourfold::cpu

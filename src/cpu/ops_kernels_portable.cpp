@@ -1,0 +1,13 @@
+// The dense kernels for any machine.
+#include "cpu/ops_vec16_portable.h"
+
+#include "cpu/ops_rows.h"
+
+namespace fourfold::cpu {
+
+const OpsKernels& ops_kernels_portable() {
+  static constexpr OpsKernels kKernels = fp32_kernels();
+  return kKernels;
+}
+
+}  // namespace fourfold::cpu
