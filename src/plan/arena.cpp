@@ -13,8 +13,8 @@ namespace {
 
 // Bytes a segment occupies in the placement: whole alignment units, so that every offset stays aligned.
 std::uint64_t occupied_bytes(const Segment& segment) {
-  const std::int64_t padded = checked_add(static_cast<std::int64_t>(segment.bytes), kSegmentAlignment - 1,
-                                          segment.name.c_str());
+  const std::int64_t padded =
+      checked_add(static_cast<std::int64_t>(segment.bytes), kSegmentAlignment - 1, segment.name.c_str());
   return static_cast<std::uint64_t>(padded) / kSegmentAlignment * kSegmentAlignment;
 }
 
@@ -62,9 +62,10 @@ void Arena::place() {
         checked_add(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(size), "workspace");
     segment.offset_bytes = offset;
     bytes_ = std::max(bytes_, static_cast<std::uint64_t>(end));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &segment,
-                                   [](const Segment* a, const Segment* b) { return a->offset_bytes < b->offset_bytes; }),
-                  &segment);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), &segment,
+                         [](const Segment* a, const Segment* b) { return a->offset_bytes < b->offset_bytes; }),
+        &segment);
   }
 }
 
