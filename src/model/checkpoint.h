@@ -51,6 +51,8 @@ class Checkpoint {
   /// Null when there is none. The pointer is valid as long as this object.
   const TensorInfo* find(std::string_view name) const noexcept;
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// Whether any tensor's name starts with `prefix`.
+  bool contains_prefix(std::string_view prefix) const noexcept;
   /// find(), or bad_input naming the tensor and the checkpoint.
   const TensorInfo& require(std::string_view name) const;
   /// Throws bad_input with all absent names when one of `names` is absent.

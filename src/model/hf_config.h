@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 #include "fourfold/tensor.h"
 
 namespace fourfold {
+
+class IgnoreRules;  // model/quantization_config.h
 
 /// "quantization_config" or hf_quant_config.json, as far as it says what the bytes of a linear layer mean.
 struct QuantizationConfig {
@@ -25,7 +28,9 @@ struct QuantizationConfig {
   std::vector<std::int64_t> weight_block_size;  ///< fp8: usually [128, 128]
   std::vector<std::string> ignore;     ///< modules left alone, as written: names, "re:" patterns, '*' globs
   std::string file;                    ///< where it was read from, for messages
-  /// Whether `module` ("model.layers.0.mlp.experts.3.up_proj") or one of its parents is named by `ignore`.
+  std::shared_ptr<const IgnoreRules> rules;  ///< `ignore`, prepared for matching by the parser
+  /// Whether `module` ("model.layers.0.mlp.experts.3.up_proj") or one of its parents is named by `ignore`, or a plain entry
+  /// stands anywhere in it between dots ("self_attn"). Thread-safe.
   bool ignores(std::string_view module) const;
 };
 
