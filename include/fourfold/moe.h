@@ -49,7 +49,8 @@ void warm_up(const Plan& plan, Backend& backend);
 
 /// Checks everything that can be checked on the host. Host only; allocates no device memory.
 /// Throws usage: shape, dtype, missing or superfluous tensor, overlap of out with an input or the workspace,
-/// workspace short or not aligned to 256, weights of another plan.
+/// workspace short or not aligned to 256, weights of another plan. Call it qualified, fourfold::bind: the span lets
+/// argument-dependent lookup find std::bind too.
 Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std::span<std::byte> workspace,
              Stream stream = {});
 
