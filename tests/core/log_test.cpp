@@ -1,0 +1,84 @@
+// The log goes where settings say, at the level they say; a bad setting leaves the old one in force.
+#include "core/log.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/file.h"
+#include "fourfold/error.h"
+
+namespace fourfold {
+namespace {
+
+struct Log : testing::Test {
+  std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "fourfold_log_test.txt";
+  void SetUp() override { std::filesystem::remove(file); }
+  void TearDown() override {
+    configure_log(Settings{});
+    std::filesystem::remove(file);
+  }
+  Settings to_file(const char* level) const {
+    Settings settings;
+    settings.log_level = level;
+    settings.log_file = file.string();
+    return settings;
+  }
+  std::string text() const {
+    log().flush();
+    return read_text_file(file, 1 << 20);
+  }
+};
+
+TEST_F(Log, WritesToTheFileFromItsLevelOn) {
+  configure_log(to_file("info"));
+  log().debug("below {}", 1);
+  log().info("at {}", 2);
+  log().error("above {}", 3);
+  EXPECT_EQ(text().find("below 1"), std::string::npos);
+  EXPECT_NE(text().find("at 2"), std::string::npos);
+  EXPECT_NE(text().find("above 3"), std::string::npos);
+}
+
+TEST_F(Log, OffIsSilent) {
+  configure_log(to_file("off"));
+  log().critical("nothing");
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(Log, UnknownLevelIsRefusedAndTheOldOneStays) {
+  configure_log(to_file("warn"));
+  try {
+    configure_log(to_file("loud"));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(error.what()).find("'loud'"), std::string::npos) << error.what();
+  }
+  log().warn("still here");
+  EXPECT_NE(text().find("still here"), std::string::npos);
+}
+
+TEST_F(Log, AFileThatCannotBeOpenedIsRefusedByName) {
+  Settings settings;
+  settings.log_file = "/dev/null/log.txt";
+  try {
+    configure_log(settings);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(error.what()).find("/dev/null/log.txt"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Log, ConfigureOnceKeepsAnEarlierConfiguration) {
+  configure_log(to_file("info"));
+  Settings other;
+  other.log_level = "off";
+  configure_log_once(other);
+  log().info("kept");
+  EXPECT_NE(text().find("kept"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold
