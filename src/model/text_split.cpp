@@ -71,9 +71,10 @@ PatternSplitter::PatternSplitter(const std::string& pattern, bool literal, const
     : compiled_(std::make_unique<Compiled>()), where_(where) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  const std::uint32_t options = literal ? (PCRE2_UTF | PCRE2_LITERAL) : (PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
-  compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error,
-                                  &offset, nullptr);
+  const std::uint32_t options =
+      literal ? (PCRE2_UTF | PCRE2_LITERAL) : (PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
+  compiled_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, nullptr);
   check(compiled_->code != nullptr, ErrorCode::bad_input, "{}: the pattern does not compile at offset {}: {}", where_,
         offset, pcre_message(error));
   // Where the system forbids executable memory this fails and the interpreter serves the same matches.
@@ -98,8 +99,8 @@ void PatternSplitter::split(std::string_view text, std::vector<TextPiece>& out) 
   std::size_t search = 0, piece_start = 0;
   std::size_t last_match_end = std::string_view::npos;
   while (search <= text.size()) {
-    const int found = pcre2_match(compiled_->code, subject, text.size(), search, PCRE2_NO_UTF_CHECK, data.get(),
-                                  context.get());
+    const int found =
+        pcre2_match(compiled_->code, subject, text.size(), search, PCRE2_NO_UTF_CHECK, data.get(), context.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
     check(found > 0, ErrorCode::bad_input, "{}: matching stopped at byte {} of {}: {}", where_, search, text.size(),
           pcre_message(found));

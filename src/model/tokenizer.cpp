@@ -117,9 +117,9 @@ BytePairTokenizer::BytePairTokenizer(const TokenizerFile& file, const std::strin
     : ignore_merges_(file.ignore_merges), prefix_ids_(file.prefix_ids), suffix_ids_(file.suffix_ids) {
   check(!file.nfc, ErrorCode::unsupported, "{}: normalizer NFC is not supported", name);
   for (const SplitStep& step : file.steps)
-    steps_.push_back({step.pattern.empty() ? nullptr
-                                           : std::make_unique<PatternSplitter>(step.pattern, step.literal,
-                                                                               name + ": pre_tokenizer"),
+    steps_.push_back({step.pattern.empty()
+                          ? nullptr
+                          : std::make_unique<PatternSplitter>(step.pattern, step.literal, name + ": pre_tokenizer"),
                       step.add_prefix_space});
   build_vocabulary(file, name);
   merges_.reserve(file.merges.size());

@@ -48,8 +48,9 @@ struct Node {
   bool boolean_or(bool otherwise) const { return null() ? otherwise : boolean(); }
   std::int32_t id() const {
     check(json != nullptr && json->is_number_integer(), ErrorCode::bad_input, "{} is {}, not an id", where, kind());
-    const bool fits = json->is_number_unsigned() ? json->get<std::uint64_t>() < static_cast<std::uint64_t>(kTokenIdLimit)
-                                                 : json->get<std::int64_t>() >= 0 && json->get<std::int64_t>() < kTokenIdLimit;
+    const bool fits = json->is_number_unsigned()
+                          ? json->get<std::uint64_t>() < static_cast<std::uint64_t>(kTokenIdLimit)
+                          : json->get<std::int64_t>() >= 0 && json->get<std::int64_t>() < kTokenIdLimit;
     check(fits, ErrorCode::bad_input, "{}: id {} is outside [0, {})", where, json->dump(), kTokenIdLimit);
     return json->get<std::int32_t>();
   }
@@ -187,7 +188,8 @@ bool parse_pre_tokenizer(const Node& node, TokenizerFile& file, bool nested) {
   bool byte_level = false;
   for (std::size_t i = 0; i < count; ++i) {
     // A pattern after ByteLevel would see the byte alphabet instead of the text.
-    check(!byte_level, ErrorCode::unsupported, "{} comes after ByteLevel; ByteLevel must be the last", list.element(i).where);
+    check(!byte_level, ErrorCode::unsupported, "{} comes after ByteLevel; ByteLevel must be the last",
+          list.element(i).where);
     byte_level = parse_pre_tokenizer(list.element(i), file, true);
   }
   return byte_level;
@@ -221,10 +223,12 @@ void parse_post_processor(const Node& node, TokenizerFile& file, bool nested) {
   const std::string& type = node.at("type").string();
   if (type == "ByteLevel") return;  // adjusts character offsets only
   if (type == "TemplateProcessing") {
-    check(file.prefix_ids.empty() && file.suffix_ids.empty(), ErrorCode::unsupported, "{}: a second template", node.where);
+    check(file.prefix_ids.empty() && file.suffix_ids.empty(), ErrorCode::unsupported, "{}: a second template",
+          node.where);
     return parse_template(node, file);
   }
-  if (type != "Sequence" || nested) refuse(node.at("type"), type, "ByteLevel, TemplateProcessing, one Sequence of them, or null");
+  if (type != "Sequence" || nested)
+    refuse(node.at("type"), type, "ByteLevel, TemplateProcessing, one Sequence of them, or null");
   const Node list = node.at("processors");
   for (std::size_t i = 0; i < list.array_size(); ++i) parse_post_processor(list.element(i), file, true);
 }

@@ -106,9 +106,9 @@ TEST(Sampler, MinPIsRelativeToTheLargest) {
 TEST(Sampler, ThePenaltyDividesPositiveAndMultipliesNegativeLogits) {
   const std::vector<std::int32_t> history{0, 0, 2};  // twice in the history counts once
   Sampler sampler({.repetition_penalty = 2}, 3);
-  EXPECT_EQ(sampler.sample(std::vector<float>{4, 1.9f, -9}, history), 0);   // 4 / 2 = 2 > 1.9
-  EXPECT_EQ(sampler.sample(std::vector<float>{4, 2.1f, -9}, history), 1);   // once, not 4 / 4
-  EXPECT_EQ(sampler.sample(std::vector<float>{-9, -3, -2}, history), 1);    // -2 * 2 = -4 < -3
+  EXPECT_EQ(sampler.sample(std::vector<float>{4, 1.9f, -9}, history), 0);  // 4 / 2 = 2 > 1.9
+  EXPECT_EQ(sampler.sample(std::vector<float>{4, 2.1f, -9}, history), 1);  // once, not 4 / 4
+  EXPECT_EQ(sampler.sample(std::vector<float>{-9, -3, -2}, history), 1);   // -2 * 2 = -4 < -3
 }
 
 TEST(Sampler, MinusInfinityIsNeverDrawn) {

@@ -45,7 +45,10 @@ const std::vector<Refusal>& refusals() {
       {"MergeNumber", kBad, "merges[0]", [](Json& j) { j["model"]["merges"] = {1}; }},
       {"MergeOneWord", kBad, "merges[0]", [](Json& j) { j["model"]["merges"] = {"ab"}; }},
       {"MergeThreeWords", kBad, "merges[0]", [](Json& j) { j["model"]["merges"] = {"a b c"}; }},
-      {"MergeThreeParts", kBad, "has 3 parts", [](Json& j) { j["model"]["merges"] = {{"a", "b", "c"}}; }},
+      {"MergeThreeParts", kBad, "has 3 parts",
+       [](Json& j) {
+         j["model"]["merges"] = {{"a", "b", "c"}};
+       }},
       {"MergeUnknownPart", kBad, "\"qq\" is not in", [](Json& j) { j["model"]["merges"] = {"a qq"}; }},
       {"MergeUnknownResult", kBad, "\"ab\" is not in", [](Json& j) { j["model"]["merges"] = {"a b"}; }},
       {"ModelType", kForeign, "Unigram", [](Json& j) { j["model"]["type"] = "Unigram"; }},
@@ -55,20 +58,45 @@ const std::vector<Refusal>& refusals() {
       {"WordSuffix", kForeign, "</w>", [](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }},
       {"IgnoreMergesText", kBad, "ignore_merges", [](Json& j) { j["model"]["ignore_merges"] = "yes"; }},
       {"AddedNoArray", kBad, "added_tokens is object", [](Json& j) { j["added_tokens"] = Json::object(); }},
-      {"AddedNoId", kBad, "added_tokens[0].id", [](Json& j) { j["added_tokens"] = {{{"content", "<x>"}}}; }},
-      {"AddedNoContent", kBad, "added_tokens[0].content", [](Json& j) { j["added_tokens"] = {{{"id", 300}}}; }},
-      {"AddedEmpty", kBad, "is empty", [](Json& j) { j["added_tokens"] = {{{"id", 300}, {"content", ""}}}; }},
-      {"AddedTakenId", kBad, "also the id", [](Json& j) { j["added_tokens"] = {{{"id", 65}, {"content", "<x>"}}}; }},
-      {"AddedHugeId", kBad, "outside", [](Json& j) { j["added_tokens"] = {{{"id", 1 << 24}, {"content", "<x>"}}}; }},
+      {"AddedNoId", kBad, "added_tokens[0].id",
+       [](Json& j) {
+         j["added_tokens"] = {{{"content", "<x>"}}};
+       }},
+      {"AddedNoContent", kBad, "added_tokens[0].content",
+       [](Json& j) {
+         j["added_tokens"] = {{{"id", 300}}};
+       }},
+      {"AddedEmpty", kBad, "is empty",
+       [](Json& j) {
+         j["added_tokens"] = {{{"id", 300}, {"content", ""}}};
+       }},
+      {"AddedTakenId", kBad, "also the id",
+       [](Json& j) {
+         j["added_tokens"] = {{{"id", 65}, {"content", "<x>"}}};
+       }},
+      {"AddedHugeId", kBad, "outside",
+       [](Json& j) {
+         j["added_tokens"] = {{{"id", 1 << 24}, {"content", "<x>"}}};
+       }},
       {"AddedLstrip", kForeign, "lstrip",
-       [](Json& j) { j["added_tokens"] = {{{"id", 300}, {"content", "<x>"}, {"lstrip", true}}}; }},
-      {"Normalizer", kForeign, "Lowercase", [](Json& j) { j["normalizer"] = {{"type", "Lowercase"}}; }},
+       [](Json& j) {
+         j["added_tokens"] = {{{"id", 300}, {"content", "<x>"}, {"lstrip", true}}};
+       }},
+      {"Normalizer", kForeign, "Lowercase",
+       [](Json& j) {
+         j["normalizer"] = {{"type", "Lowercase"}};
+       }},
       {"NormalizerNoType", kBad, "normalizer.type", [](Json& j) { j["normalizer"] = Json::object(); }},
       {"NoPreTokenizer", kForeign, "pre_tokenizer has no ByteLevel", [](Json& j) { j["pre_tokenizer"] = nullptr; }},
       {"SplitWithoutByteLevel", kForeign, "no ByteLevel", [](Json& j) { j["pre_tokenizer"] = kSplit; }},
-      {"Metaspace", kForeign, "Metaspace", [](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; }},
+      {"Metaspace", kForeign, "Metaspace",
+       [](Json& j) {
+         j["pre_tokenizer"] = {{"type", "Metaspace"}};
+       }},
       {"SplitAfterByteLevel", kForeign, "pretokenizers[1]",
-       [](Json& j) { j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {j["pre_tokenizer"], kSplit}}}; }},
+       [](Json& j) {
+         j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {j["pre_tokenizer"], kSplit}}};
+       }},
       {"SplitBehavior", kForeign, "Removed",
        [](Json& j) {
          Json split = kSplit;
@@ -88,10 +116,18 @@ const std::vector<Refusal>& refusals() {
          j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, j["pre_tokenizer"]}}};
        }},
       {"NoDecoder", kForeign, "decoder", [](Json& j) { j["decoder"] = nullptr; }},
-      {"Decoder", kForeign, "WordPiece", [](Json& j) { j["decoder"] = {{"type", "WordPiece"}}; }},
-      {"PostProcessor", kForeign, "Bert", [](Json& j) { j["post_processor"] = {{"type", "BertProcessing"}}; }},
+      {"Decoder", kForeign, "WordPiece",
+       [](Json& j) {
+         j["decoder"] = {{"type", "WordPiece"}};
+       }},
+      {"PostProcessor", kForeign, "Bert",
+       [](Json& j) {
+         j["post_processor"] = {{"type", "BertProcessing"}};
+       }},
       {"TemplateNoText", kBad, "does not appear",
-       [](Json& j) { j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}}; }},
+       [](Json& j) {
+         j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}};
+       }},
       {"TemplateUnknownToken", kBad, "<s>",
        [](Json& j) {
          j["post_processor"] = {{"type", "TemplateProcessing"},

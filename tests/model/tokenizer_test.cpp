@@ -174,9 +174,10 @@ TEST(Tokenizer, SeveralSplitsApplyOneAfterTheOther) {
   const auto split = [](const char* pattern) {
     return Json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   };
-  json["pre_tokenizer"] = {{"type", "Sequence"},
-                           {"pretokenizers", Json::array({split("\\p{N}+"), split("\\p{N}{1,2}"),
-                                              Json{{"type", "ByteLevel"}, {"use_regex", false}, {"add_prefix_space", false}}})}};
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers", Json::array({split("\\p{N}+"), split("\\p{N}{1,2}"),
+                                     Json{{"type", "ByteLevel"}, {"use_regex", false}, {"add_prefix_space", false}}})}};
   EXPECT_EQ(parse_tokenizer(json.dump(), "t")->encode("x1234"), (Ids{'x', 256, 258}));
 }
 
