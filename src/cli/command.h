@@ -1,0 +1,30 @@
+// The verbs of the command line: each file cmd_*.cpp registers one and hands back what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace fourfold::cli {
+
+/// What the parsed arguments asked for. `run` returns the exit code; errors are exceptions.
+struct Command {
+  std::function<int()> run;
+};
+
+void add_plan_command(CLI::App& app, Command& command);
+void add_inspect_command(CLI::App& app, Command& command);
+void add_quantize_command(CLI::App& app, Command& command);
+void add_generate_command(CLI::App& app, Command& command);
+void add_eval_command(CLI::App& app, Command& command);
+void add_verify_command(CLI::App& app, Command& command);
+void add_bench_command(CLI::App& app, Command& command);
+void add_doctor_command(CLI::App& app, Command& command);
+
+/// Adds the flag that every reporting verb has.
+inline void add_json_flag(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "print exactly one JSON object on stdout; everything else goes to stderr");
+}
+
+}  // namespace fourfold::cli

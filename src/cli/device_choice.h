@@ -1,0 +1,29 @@
+// From what a user writes after --device (or after '@' in a problem) to a device to plan for or to run on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fourfold/backend.h"
+#include "fourfold/plan.h"
+
+namespace fourfold::cli {
+
+/// The help text and the default of every --device option of a verb that computes.
+inline constexpr const char* kRunDeviceHelp = "where to compute; this build runs on: cpu";
+
+/// The backend that `device` names. `threads` > 0 overrides FOURFOLD_THREADS. Throws unavailable for a device that
+/// this build cannot run on.
+std::shared_ptr<Backend> open_backend(const std::string& device, int threads = 0);
+
+/// The same for a problem: an "@arch" in its text must agree with `device`. Throws usage when they differ.
+std::shared_ptr<Backend> open_backend_for(const Problem& problem, const std::string& device, int threads = 0);
+
+/// The device to plan for: `device` when given, else the problem's `arch` ("sm90", "sm_90a", "h200", "cpu"), else
+/// this machine's CPU. "cpu" is the CPU as it is here, not a preset. Throws usage with the names that are known.
+Device device_to_plan_for(const std::string& device, const std::string& arch);
+
+/// "AMD EPYC (avx2, 2 threads)" or "h200 (sm_90a)".
+std::string device_text(const Device& device);
+
+}  // namespace fourfold::cli

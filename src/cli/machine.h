@@ -1,0 +1,28 @@
+// What doctor and bench ask the operating system: memory, last-level cache, a GPU driver. Linux.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fourfold::cli {
+
+/// From /proc/meminfo, lowered to this process's cgroup limit where there is one. 0 when unknown.
+struct MemoryInfo {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t available_bytes = 0;
+};
+MemoryInfo memory_info();
+
+/// Size of the largest cache that the system reports for CPU 0; 0 when unknown.
+std::uint64_t last_level_cache_bytes();
+
+struct GpuDriver {
+  bool present = false;
+  std::string version;               ///< the driver's own line, empty when unknown
+  std::vector<std::string> devices;  ///< /dev/nvidia0, ...
+};
+/// Looks at files only; loads nothing.
+GpuDriver gpu_driver();
+
+}  // namespace fourfold::cli
