@@ -1,0 +1,118 @@
+// verify: passes where it must, and sees every planted fault.
+#include "program.h"
+
+namespace fourfold::cli_test {
+namespace {
+
+using Keys = std::set<std::string>;
+using Json = nlohmann::json;
+const Keys kCaseKeys = {"name", "ok", "max_error_over_bound", "refused", "reason"};
+const std::vector<std::string> kFaults = {"nan", "zero", "stale", "swap"};
+
+TEST(VerifyCase, PassesEveryCaseOfTheRepository) {
+  std::vector<std::string> arguments = {"verify", "case", "--json"};
+  const std::vector<std::string> files = case_files();
+  ASSERT_EQ(files.size(), 43u);
+  arguments.insert(arguments.end(), files.begin(), files.end());
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  const Json json = only_object(outcome);
+  EXPECT_EQ(keys(json), Keys{"cases"});
+  ASSERT_EQ(json["cases"].size(), files.size());
+  for (const Json& result : json["cases"]) {
+    EXPECT_EQ(keys(result), kCaseKeys);
+    EXPECT_TRUE(result["ok"].get<bool>()) << result;
+    EXPECT_LE(result["max_error_over_bound"].get<double>(), 1.0) << result;
+  }
+}
+
+TEST(VerifyCase, SeesEveryFault) {
+  for (const std::string& fault : kFaults) {
+    const Outcome outcome =
+        run({"verify", "case", kData + "/cases/plain_nvfp4.safetensors", "--inject", fault, "--json"});
+    EXPECT_EQ(outcome.exit_code, 5) << fault << "\n" << outcome.out << outcome.err;
+    const Json json = only_object(outcome);
+    ASSERT_EQ(json["cases"].size(), 1u);
+    EXPECT_FALSE(json["cases"][0]["ok"].get<bool>()) << fault;
+    EXPECT_NE(json["cases"][0]["reason"], "") << fault;
+  }
+}
+
+TEST(VerifyMoe, PassesSoundProblems) {
+  for (const char* problem : {"t1,17 k4 e8 h256 i96 nvfp4 bf16 silu", "t5 k2 e4 h96 i72 mxfp4 f16 swiglu_oai bias",
+                              "t3 k2 e4 h64 i64 int4 g16 zp f32 relu2", "t0 k2 e4 h64 i64"}) {
+    const Outcome outcome = run({"verify", "moe", problem, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << problem << "\n" << outcome.out << outcome.err;
+    EXPECT_EQ(keys(only_object(outcome)), kCaseKeys) << problem;
+  }
+}
+
+TEST(VerifyMoe, SeesEveryFault) {
+  for (const std::string& fault : kFaults) {
+    const Outcome outcome = run({"verify", "moe", "t9 k2 e4 h64 i64 nvfp4 bf16 silu", "--inject", fault});
+    EXPECT_EQ(outcome.exit_code, 5) << fault << "\n" << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("FAIL"), std::string::npos) << fault << "\n" << outcome.out;
+  }
+}
+
+TEST(VerifyModel, PassesExactlyAndHasTheDocumentedKeys) {
+  const Outcome outcome =
+      run({"verify", "model", kTiny, "--reference", kTiny + "/reference.json", "--activations", "f32", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  const Json json = only_object(outcome);
+  EXPECT_EQ(keys(json), (Keys{"max_logit_error", "max_nll_error", "greedy_matched", "greedy_total", "ok"}));
+  EXPECT_TRUE(json["ok"].get<bool>());
+  EXPECT_LE(json["max_logit_error"].get<double>(), 2e-4);
+  EXPECT_GT(json["greedy_total"].get<int>(), 0);
+  EXPECT_EQ(json["greedy_matched"], json["greedy_total"]);
+}
+
+TEST(VerifyModel, SeesEveryFault) {
+  for (const std::string& fault : kFaults) {
+    const Outcome outcome = run({"verify", "model", kTiny, "--reference", kTiny + "/reference.json", "--activations",
+                                 "f32", "--inject", fault, "--json"});
+    EXPECT_EQ(outcome.exit_code, 5) << fault << "\n" << outcome.out << outcome.err;
+    EXPECT_FALSE(only_object(outcome)["ok"].get<bool>()) << fault;
+  }
+}
+
+TEST(VerifyModel, HonoursTheTolerance) {
+  const Outcome outcome = run({"verify", "model", kTiny, "--reference", kTiny + "/reference.json", "--activations",
+                               "bf16", "--tolerance", "1e-12"});
+  EXPECT_EQ(outcome.exit_code, 5) << outcome.out << outcome.err;
+}
+
+TEST(VerifyModel, RefusesAReferenceThatIsNone) {
+  const Outcome outcome = run({"verify", "model", kTiny, "--reference", kTiny + "/config.json"});
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.err.find("config.json"), std::string::npos) << outcome.err;
+}
+
+TEST(VerifyDevice, PassesAndLeavesItsReport) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run({"verify", "--device", "cpu", "--report", folder.file("report.json"), "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = only_object(outcome);
+  EXPECT_EQ(Json::parse(slurp(folder.file("report.json")), nullptr, false), json);
+  EXPECT_TRUE(json["ok"].get<bool>());
+  EXPECT_EQ(json["failed"], 0);
+  EXPECT_GT(json["total"].get<int>(), 20);
+  EXPECT_EQ(json["cases"].size(), json["total"].get<std::size_t>());
+  EXPECT_EQ(folder.names(), std::set<std::string>{"report.json"});
+}
+
+TEST(VerifyDevice, SeesAFault) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run({"verify", "--inject", "stale", "--report", folder.file("report.json")});
+  EXPECT_EQ(outcome.exit_code, 5) << outcome.out << outcome.err;
+  EXPECT_FALSE(Json::parse(slurp(folder.file("report.json")), nullptr, false)["ok"].get<bool>());
+}
+
+TEST(VerifyDevice, SaysWhenTheReportCannotBeWritten) {
+  const Outcome outcome = run({"verify", "--report", "/nonexistent/report.json"});
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("/nonexistent/report.json"), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace fourfold::cli_test
