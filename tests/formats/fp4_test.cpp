@@ -91,8 +91,8 @@ TEST(E4m3, EveryByteIsExact) {
 TEST(E4m3, MidpointsGoToEvenAndTheirNeighboursToTheNearest) {
   int compared = 0;
   for (unsigned low = 0; low < 0x7e; ++low, ++compared) {
-    const float middle = static_cast<float>(
-        (oracle::value_of(oracle::kE4m3, low) + oracle::value_of(oracle::kE4m3, low + 1)) / 2);
+    const float middle =
+        static_cast<float>((oracle::value_of(oracle::kE4m3, low) + oracle::value_of(oracle::kE4m3, low + 1)) / 2);
     for (const unsigned sign : {0u, 0x80u}) {
       const float s = sign != 0 ? -1.0f : 1.0f;
       ASSERT_EQ(e4m3_from_float(s * middle), sign | (low % 2 == 0 ? low : low + 1)) << s * middle;
@@ -105,7 +105,8 @@ TEST(E4m3, MidpointsGoToEvenAndTheirNeighboursToTheNearest) {
 
 TEST(E4m3, SaturatesAt448) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float value : {448.0f, 449.0f, 464.0f, 465.0f, 480.0f, 512.0f, std::numeric_limits<float>::max(), infinity}) {
+  for (const float value :
+       {448.0f, 449.0f, 464.0f, 465.0f, 480.0f, 512.0f, std::numeric_limits<float>::max(), infinity}) {
     EXPECT_EQ(e4m3_from_float(value), 0x7e) << value;
     EXPECT_EQ(e4m3_from_float(-value), 0xfe) << value;
   }
@@ -132,7 +133,8 @@ TEST(E4m3, RandomPatternsRoundAsTheOracle) {
 
 TEST(E8m0, EveryByteIsExact) {
   for (unsigned byte = 0; byte < 255; ++byte)
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(e8m0_value(static_cast<std::uint8_t>(byte))), bits_of(oracle::e8m0(byte))) << byte;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(e8m0_value(static_cast<std::uint8_t>(byte))), bits_of(oracle::e8m0(byte)))
+        << byte;
   EXPECT_TRUE(std::isnan(e8m0_value(255)));
 }
 
@@ -163,7 +165,8 @@ TEST(E4m3, ProductsWithEveryCodeAreExactInBf16AndFp16) {
     for (unsigned code = 0; code < 16; ++code) {
       const float product = e2m1_value(static_cast<std::uint8_t>(code)) * e4m3_value(static_cast<std::uint8_t>(byte));
       if (std::isnan(product)) continue;
-      ASSERT_EQ(static_cast<double>(product), oracle::value_of(oracle::kE2m1, code) * oracle::value_of(oracle::kE4m3, byte));
+      ASSERT_EQ(static_cast<double>(product),
+                oracle::value_of(oracle::kE2m1, code) * oracle::value_of(oracle::kE4m3, byte));
       ASSERT_EQ(bf16_to_float(float_to_bf16(product)), product) << byte << " " << code;
       ASSERT_EQ(f16_to_float(float_to_f16(product)), product) << byte << " " << code;
       ++compared;
