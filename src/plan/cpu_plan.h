@@ -11,4 +11,12 @@ namespace fourfold {
 /// when a size leaves 63 bits. Pure.
 void plan_cpu(PlanData& data);
 
+/// The steps of a CPU run, in order: indices into Plan::steps.
+enum CpuStep : int { kCpuRoute, kCpuGather, kCpuGateUp, kCpuDown, kCpuStore };
+
+/// Whether activations are multiplied as bf16 pairs (else as fp32). Pure.
+bool cpu_bf16_dot(const Caps& caps, const Device& device) noexcept;
+/// Threads that share a call of `tokens`: one below the work at which a second thread pays. Pure.
+int cpu_threads(const PlanData& data, std::int64_t tokens) noexcept;
+
 }  // namespace fourfold

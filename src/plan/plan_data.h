@@ -12,11 +12,12 @@ namespace fourfold {
 /// Segment indices of a CPU plan, in the order they are added; -1 when the plan has no such segment.
 struct CpuSegments {
   int expert_offsets = -1;   // i64 [experts + 1]           routes before each expert
-  int sorted_routes = -1;    // i32 [max_tokens * top_k]    route ids (token * top_k + slot) by expert, token, slot
-  int x_rows = -1;           // [max_tokens, hidden_padded] activations in compute type, zero-padded
+  int active_experts = -1;   // i32 [min(experts, routes)]  experts with a live route, ascending
+  int sorted_routes = -1;    // i64 [max_tokens * top_k]    route ids (token * top_k + slot) by expert, token, slot
+  int x_rows = -1;           // [max_tokens, hidden_padded] activations in compute type, zero-padded; -1: used in place
   int activated = -1;        // [routes, intermediate_padded] activated intermediate in compute type, zero-padded
-  int output_sums = -1;      // f32 [work items' column tiles] fp32 sums of the down projection
-  int thread_scratch = -1;   // per thread: unpacked panel, partial sums, scales
+  int output_sums = -1;      // f32 [threads][max_tokens, column_tile] sums of the output columns in work
+  int thread_scratch = -1;   // [threads] unpacked panels, partial sums, scales, row lists (plan/cpu_tiles.h)
 };
 
 struct PlanData {

@@ -1,0 +1,332 @@
+// The loops of every micro-kernel, once. An instruction set is a policy type with the names below; everything here
+// has internal linkage, so that no code of one instruction set can be linked into another.
+//
+// Policy: kWidth (fp32 lanes of a register), kSlots (32-bit words of x per 8 positions: 8 fp32 or 4 bf16 pairs),
+//   direct_panels(tokens), kBlockPanels, kBlockTokens; Floats, Words, Weight; zero, load, store, broadcast, fma, dot,
+//   load_words, input, weight<Codes>, zero_points<Codes>, scale<Scales>, load_weight, store_weight.
+// Order of operations per (row, token), the same in both shapes, so their bits are equal:
+//   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x); acc = fma(scale, temp, acc) }
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/micro_kernel.h"
+
+namespace fourfold::cpu {
+namespace {
+
+enum class Codes { e2m1, int4, int4_zeros };
+enum class Scales { e4m3, e8m0, bf16, f16, f32 };
+
+template <Scales kScales>
+constexpr int scale_bytes() {
+  return kScales == Scales::f32 ? 4 : kScales == Scales::bf16 || kScales == Scales::f16 ? 2 : 1;
+}
+
+constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+/// kPanels panels from `first_panel`, kTokens tokens from `first_token`, codes decoded in registers.
+template <class Isa, Codes kCodes, Scales kScales, int kPanels, int kTokens>
+void direct_tile(const DotCall& call, int first_panel, int first_token) {
+  constexpr int kVectors = kPanelRows / Isa::kWidth;
+  constexpr int kHalfBytes = kStepBytes / 2;
+  constexpr int kVectorBytes = Isa::kWidth * 4;
+  typename Isa::Floats acc[kPanels][kTokens][kVectors];
+  const std::uint8_t* codes[kPanels];
+  const std::uint8_t* rows[kTokens];
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p) {
+    codes[p] = call.panels[first_panel + p].codes;
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[p][t][v] = Isa::zero();
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) rows[t] = call.rows[first_token + t];
+
+  std::int64_t byte = 0;   // offset of the half step in a panel's codes
+  std::int64_t x_byte = 0;  // offset of its activations
+  std::int64_t group = 0;
+  for (std::int64_t step = 0; step < call.steps; step += call.group_steps, ++group) {
+    const std::int64_t group_end = byte + kStepBytes * smaller(call.group_steps, call.steps - step);
+    typename Isa::Floats temp[kPanels][kTokens][kVectors];
+    typename Isa::Words zeros[kPanels][kVectors];
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        if constexpr (kCodes == Codes::int4_zeros)
+          zeros[p][v] =
+              Isa::zero_points(call.panels[first_panel + p].zeros + group * kPanelRows + v * Isa::kWidth);
+        else
+          zeros[p][v] = Isa::no_zero_points();
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) temp[p][t][v] = Isa::zero();
+      }
+    for (; byte < group_end; byte += kHalfBytes, x_byte += 4 * Isa::kSlots) {
+      typename Isa::Words words[kPanels][kVectors];
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) {
+        Isa::prefetch(codes[p] + byte + Isa::kPrefetchBytes);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) words[p][v] = Isa::load_words(codes[p] + byte + v * kVectorBytes);
+      }
+#pragma GCC unroll 8
+      for (int slot = 0; slot < Isa::kSlots; ++slot) {
+        typename Isa::Input x[kTokens];
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) x[t] = Isa::input(rows[t] + x_byte + 4 * slot);
+#pragma GCC unroll 8
+        for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) {
+            const typename Isa::Weight w = Isa::template weight<kCodes>(words[p][v], slot, zeros[p][v]);
+#pragma GCC unroll 8
+            for (int t = 0; t < kTokens; ++t) temp[p][t][v] = Isa::dot(temp[p][t][v], w, x[t]);
+          }
+      }
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const typename Isa::Floats scale = Isa::template scale<kScales>(
+            call.panels[first_panel + p].scales + (group * kPanelRows + v * Isa::kWidth) * scale_bytes<kScales>());
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) acc[p][t][v] = Isa::fma(scale, temp[p][t][v], acc[p][t][v]);
+      }
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v)
+        Isa::store(call.sums + (first_token + t) * kCallColumns + (first_panel + p) * kPanelRows + v * Isa::kWidth,
+                   acc[p][t][v]);
+}
+
+template <class Isa, Codes kCodes, Scales kScales, int kTokens>
+void direct_tokens(const DotCall& call, int first_token) {
+  constexpr int kPanels = Isa::direct_panels(kTokens);
+  int panel = 0;
+  for (; panel + kPanels <= call.panel_count; panel += kPanels)
+    direct_tile<Isa, kCodes, kScales, kPanels, kTokens>(call, panel, first_token);
+  if constexpr (kPanels > 2)
+    for (; panel + 2 <= call.panel_count; panel += 2)
+      direct_tile<Isa, kCodes, kScales, 2, kTokens>(call, panel, first_token);
+  if constexpr (kPanels > 1)
+    for (; panel < call.panel_count; ++panel)
+      direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, panel, first_token);
+}
+
+/// The direct shape: up to kDirectTokens tokens in tiles of Isa::kDirectTile.
+template <class Isa, Codes kCodes, Scales kScales>
+void direct(const DotCall& call) {
+  static_assert(Isa::kDirectTile <= 6);
+  for (int token = 0; token < call.tokens;) {
+    const int count = static_cast<int>(smaller(call.tokens - token, Isa::kDirectTile));
+    switch (count) {
+      case 1: direct_tokens<Isa, kCodes, kScales, 1>(call, token); break;
+      case 2: direct_tokens<Isa, kCodes, kScales, 2>(call, token); break;
+      case 3: if constexpr (Isa::kDirectTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token); break;
+      case 4: if constexpr (Isa::kDirectTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token); break;
+      case 5: if constexpr (Isa::kDirectTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token); break;
+      default: if constexpr (Isa::kDirectTile >= 6) direct_tokens<Isa, kCodes, kScales, 6>(call, token); break;
+    }
+    token += count;
+  }
+}
+
+/// A chunk of the reduction axis: whole groups, or a piece of one group that is longer than a chunk.
+struct Chunk {
+  std::int64_t first_step, steps, first_group;
+  bool continues;  // the first group began in an earlier chunk
+  bool unfinished;  // the last group goes on in a later chunk
+};
+
+/// Unpacks a chunk of one panel: codes to values (not scaled), scales to fp32.
+template <class Isa, Codes kCodes, Scales kScales>
+void unpack_panel(const PanelSource& panel, const Chunk& chunk, std::int64_t group_steps, std::uint8_t* values,
+                  float* scales) {
+  constexpr int kVectors = kPanelRows / Isa::kWidth;
+  constexpr int kHalfBytes = kStepBytes / 2;
+  constexpr int kVectorBytes = Isa::kWidth * 4;
+  std::int64_t group = chunk.first_group;
+  for (std::int64_t step = 0; step < chunk.steps; step += group_steps, ++group) {
+    const std::int64_t steps = smaller(group_steps, chunk.steps - step);
+    typename Isa::Words zeros[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t lane = group * kPanelRows + v * Isa::kWidth;
+      if constexpr (kCodes == Codes::int4_zeros)
+        zeros[v] = Isa::zero_points(panel.zeros + lane);
+      else
+        zeros[v] = Isa::no_zero_points();
+      Isa::store(scales + v * Isa::kWidth, Isa::template scale<kScales>(panel.scales + lane * scale_bytes<kScales>()));
+    }
+    scales += kPanelRows;
+    const std::uint8_t* codes = panel.codes + (chunk.first_step + step) * kStepBytes;
+    for (std::int64_t half = 0; half < 2 * steps; ++half, codes += kHalfBytes)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const typename Isa::Words words = Isa::load_words(codes + v * kVectorBytes);
+#pragma GCC unroll 8
+        for (int slot = 0; slot < Isa::kSlots; ++slot)
+          Isa::store_weight(values + half * (Isa::kSlots * kPanelRows * 4) + slot * kPanelRows * 4 + v * kVectorBytes,
+                            Isa::template weight<kCodes>(words, slot, zeros[v]));
+      }
+    values += 2 * steps * (Isa::kSlots * kPanelRows * 4);
+  }
+}
+
+/// Distance between the unpacked panels of a chunk.
+template <class Isa>
+constexpr std::int64_t unpacked_panel_bytes() {
+  return std::int64_t{kChunkSteps} * 2 * Isa::kSlots * kPanelRows * 4;
+}
+constexpr std::int64_t kUnpackedPanelScales = std::int64_t{kChunkSteps} * kPanelRows;
+
+/// One chunk of kPanels unpacked panels (from `unpacked`, which is panel `first_panel` of the call) for kTokens tokens.
+template <class Isa, int kPanels, int kTokens>
+void blocked_tile(const DotCall& call, const Chunk& chunk, int first_panel, int unpacked, int first_token) {
+  constexpr int kVectors = kPanelRows / Isa::kWidth;
+  constexpr int kVectorBytes = Isa::kWidth * 4;
+  typename Isa::Floats acc[kPanels][kTokens][kVectors];
+  typename Isa::Floats temp[kPanels][kTokens][kVectors];
+  const std::uint8_t* rows[kTokens];
+  float* const sums = call.sums + first_token * kCallColumns + first_panel * kPanelRows;
+  float* const carried = call.carried + (first_token * kUnpackedPanels + unpacked) * kPanelRows;
+  constexpr int kCarriedStride = kUnpackedPanels * kPanelRows;
+  const std::int64_t x_first = chunk.first_step * 2 * Isa::kSlots * 4;
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    rows[t] = call.rows[first_token + t] + x_first;
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const int lane = p * kPanelRows + v * Isa::kWidth;
+        acc[p][t][v] = chunk.first_step == 0 ? Isa::zero() : Isa::load(sums + t * kCallColumns + lane);
+        temp[p][t][v] = chunk.continues ? Isa::load(carried + t * kCarriedStride + lane) : Isa::zero();
+      }
+  }
+  const std::uint8_t* values = call.unpacked_codes + unpacked * unpacked_panel_bytes<Isa>();
+  const float* scales = call.unpacked_scales + unpacked * kUnpackedPanelScales;
+  for (std::int64_t step = 0; step < chunk.steps; step += call.group_steps, scales += kPanelRows) {
+    const std::int64_t slots = 2 * Isa::kSlots * smaller(call.group_steps, chunk.steps - step);
+    for (std::int64_t slot = 0; slot < slots; ++slot, values += kPanelRows * 4) {
+      typename Isa::Weight w[kPanels][kVectors];
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v)
+          w[p][v] = Isa::load_weight(values + p * unpacked_panel_bytes<Isa>() + v * kVectorBytes);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const typename Isa::Input x = Isa::input(rows[t] + 4 * slot);
+#pragma GCC unroll 8
+        for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) temp[p][t][v] = Isa::dot(temp[p][t][v], w[p][v], x);
+      }
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) rows[t] += 4 * slots;
+    if (chunk.unfinished) break;  // a piece of one long group: there is no other group in the chunk
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const typename Isa::Floats scale = Isa::load(scales + p * kUnpackedPanelScales + v * Isa::kWidth);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          acc[p][t][v] = Isa::fma(scale, temp[p][t][v], acc[p][t][v]);
+          temp[p][t][v] = Isa::zero();
+        }
+      }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t)
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const int lane = p * kPanelRows + v * Isa::kWidth;
+        Isa::store(sums + t * kCallColumns + lane, acc[p][t][v]);
+        if (chunk.unfinished) Isa::store(carried + t * kCarriedStride + lane, temp[p][t][v]);
+      }
+}
+
+template <class Isa, int kPanels>
+void blocked_tokens(const DotCall& call, const Chunk& chunk, int first_panel, int unpacked) {
+  const int blocks = (call.tokens + Isa::kBlockTokens - 1) / Isa::kBlockTokens;
+  int token = 0;
+  for (int block = 0; block < blocks; ++block) {  // even blocks: 7 tokens are 4 + 3, not 6 + 1
+    const int count = (call.tokens - token + blocks - block - 1) / (blocks - block);
+    switch (count) {
+      case 1: blocked_tile<Isa, kPanels, 1>(call, chunk, first_panel, unpacked, token); break;
+      case 2: blocked_tile<Isa, kPanels, 2>(call, chunk, first_panel, unpacked, token); break;
+      case 3:
+        if constexpr (Isa::kBlockTokens >= 3) blocked_tile<Isa, kPanels, 3>(call, chunk, first_panel, unpacked, token);
+        break;
+      case 4:
+        if constexpr (Isa::kBlockTokens >= 4) blocked_tile<Isa, kPanels, 4>(call, chunk, first_panel, unpacked, token);
+        break;
+      case 5:
+        if constexpr (Isa::kBlockTokens >= 5) blocked_tile<Isa, kPanels, 5>(call, chunk, first_panel, unpacked, token);
+        break;
+      default:
+        if constexpr (Isa::kBlockTokens >= 6) blocked_tile<Isa, kPanels, 6>(call, chunk, first_panel, unpacked, token);
+        break;
+    }
+    token += count;
+  }
+}
+
+/// The blocked shape: a chunk of two panels is unpacked once, then multiplied with every token.
+template <class Isa, Codes kCodes, Scales kScales>
+void blocked(const DotCall& call) {
+  const bool whole_groups = call.group_steps <= kChunkSteps;
+  const std::int64_t chunk_steps = whole_groups ? kChunkSteps / call.group_steps * call.group_steps : kChunkSteps;
+  for (int panel = 0; panel < call.panel_count; panel += kUnpackedPanels) {
+    const int panels = static_cast<int>(smaller(kUnpackedPanels, call.panel_count - panel));
+    Chunk chunk;
+    for (std::int64_t step = 0; step < call.steps; step += chunk.steps) {
+      chunk.first_step = step;
+      chunk.first_group = step / call.group_steps;
+      const std::int64_t group_end = (chunk.first_group + 1) * call.group_steps;
+      chunk.steps = smaller(chunk_steps, (whole_groups ? call.steps : smaller(call.steps, group_end)) - step);
+      chunk.continues = step % call.group_steps != 0;
+      chunk.unfinished = !whole_groups && step + chunk.steps < smaller(group_end, call.steps);
+      for (int p = 0; p < panels; ++p)
+        unpack_panel<Isa, kCodes, kScales>(call.panels[panel + p], chunk, call.group_steps,
+                                           call.unpacked_codes + p * unpacked_panel_bytes<Isa>(),
+                                           call.unpacked_scales + p * kUnpackedPanelScales);
+      int p = 0;
+      for (; p + Isa::kBlockPanels <= panels; p += Isa::kBlockPanels)
+        blocked_tokens<Isa, Isa::kBlockPanels>(call, chunk, panel + p, p);
+      if constexpr (Isa::kBlockPanels > 1)
+        for (; p < panels; ++p) blocked_tokens<Isa, 1>(call, chunk, panel + p, p);
+    }
+  }
+}
+
+/// targets[t][c] += factors[t] * (sums[t][c] * global + bias[c])
+template <class Isa>
+void accumulate(const AccumulateCall& call) {
+  const typename Isa::Floats global = Isa::broadcast(call.global);
+  for (int t = 0; t < call.tokens; ++t) {
+    const typename Isa::Floats factor = Isa::broadcast(call.factors[t]);
+    const float* const sums = call.sums + t * kCallColumns;
+    float* const target = call.targets[t];
+    for (int column = 0; column < call.panel_count * kPanelRows; column += Isa::kWidth) {
+      typename Isa::Floats value = Isa::load(sums + column) * global;
+      if (call.bias) value = value + Isa::load(call.bias + column);
+      Isa::store(target + column, Isa::load(target + column) + factor * value);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::cpu
