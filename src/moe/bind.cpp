@@ -56,12 +56,14 @@ std::string shape_text(const ConstTensorView& view) {
   return fmt::format("[{}]", fmt::join(view.shape.begin(), view.shape.begin() + view.rank, ", "));
 }
 
+// Texts are made only when a check fails: bind is on the path of every call.
+//
 // Dtype is checked by the caller, so widths below are defined. Extents are bounded by the plan's rules.
 Range check_data(std::string_view name, const ConstTensorView& view) {
   const auto bytes = static_cast<std::uintptr_t>(view.bytes());
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
-  check(bytes == 0 || view.data != nullptr, ErrorCode::usage, "bind: {} {} has a null data pointer; pass its {} bytes",
-        name, shape_text(view), bytes);
+  if (bytes != 0 && view.data == nullptr)
+    fail(ErrorCode::usage, "bind: {} {} has a null data pointer; pass its {} bytes", name, shape_text(view), bytes);
   const std::uintptr_t width = static_cast<std::uintptr_t>(dtype_bits(view.dtype)) / 8;
   check(begin % width == 0, ErrorCode::usage,
         "bind: {} is at address {:#x}, which is not a multiple of its {} byte "
@@ -75,17 +77,18 @@ Range check_data(std::string_view name, const ConstTensorView& view) {
 }
 
 Range check_matrix(std::string_view name, const ConstTensorView& view, std::int64_t rows, std::int64_t columns) {
-  check(view.rank == 2 && view.shape[0] == rows && view.shape[1] == columns, ErrorCode::usage,
-        "bind: {} has shape {}, expected [{}, {}]", name, shape_text(view), rows, columns);
+  if (view.rank != 2 || view.shape[0] != rows || view.shape[1] != columns)
+    fail(ErrorCode::usage, "bind: {} has shape {}, expected [{}, {}]", name, shape_text(view), rows, columns);
   return check_data(name, view);
 }
 
 void check_dtype(std::string_view name, DType got, DType expected) {
-  check(got == expected, ErrorCode::usage, "bind: {} is {}, expected {}", name, dtype_text(got), dtype_text(expected));
+  if (got != expected)
+    fail(ErrorCode::usage, "bind: {} is {}, expected {}", name, dtype_text(got), dtype_text(expected));
 }
 
 std::int64_t check_tokens(const Caps& caps, const ConstTensorView& x) {
-  check(x.rank == 2, ErrorCode::usage, "bind: x has shape {}, expected [tokens, {}]", shape_text(x), caps.hidden);
+  if (x.rank != 2) fail(ErrorCode::usage, "bind: x has shape {}, expected [tokens, {}]", shape_text(x), caps.hidden);
   const std::int64_t tokens = x.shape[0];
   check(tokens >= 0, ErrorCode::usage, "bind: x has {} rows; token counts are 0 .. {}", tokens, caps.max_tokens);
   check(tokens <= caps.max_tokens, ErrorCode::usage,
@@ -98,24 +101,27 @@ void check_weights(const Caps& caps, const ExpertWeights* weights) {
   check(weights != nullptr && !weights->empty(), ErrorCode::usage,
         "bind: weights are missing; pass the result of prepare_weights");
   const Caps& packed = weights->packed()->caps();
-  check(same_layout(packed, caps), ErrorCode::usage,
-        "bind: weights were packed for another layout ({}), the plan is {}; call prepare_weights with this plan",
-        caps_text(packed), caps_text(caps));
+  if (!same_layout(packed, caps))
+    fail(ErrorCode::usage,
+         "bind: weights were packed for another layout ({}), the plan is {}; call prepare_weights with this plan",
+         caps_text(packed), caps_text(caps));
 }
 
 Range check_map(const Caps& caps, const ConstTensorView& map) {
   if (caps.global_experts == 0) {
-    check(map.absent(), ErrorCode::usage,
-          "bind: expert_map {} given, but caps.global_experts = 0 takes none; leave it "
-          "out or plan with global_experts",
-          shape_text(map));
+    if (!map.absent())
+      fail(ErrorCode::usage,
+           "bind: expert_map {} given, but caps.global_experts = 0 takes none; leave it "
+           "out or plan with global_experts",
+           shape_text(map));
     return {"expert_map"};
   }
   check(!map.absent(), ErrorCode::usage, "bind: expert_map is missing; caps.global_experts = {} needs I32 [{}]",
         caps.global_experts, caps.global_experts);
   check_dtype("expert_map", map.dtype, DType::i32);
-  check(map.rank == 1 && map.shape[0] == caps.global_experts, ErrorCode::usage,
-        "bind: expert_map has shape {}, expected [{}] (caps.global_experts)", shape_text(map), caps.global_experts);
+  if (map.rank != 1 || map.shape[0] != caps.global_experts)
+    fail(ErrorCode::usage, "bind: expert_map has shape {}, expected [{}] (caps.global_experts)", shape_text(map),
+         caps.global_experts);
   return check_data("expert_map", map);
 }
 
@@ -156,8 +162,8 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   check_dtype("out", tensors.out.dtype, caps.activation_dtype);
   check_dtype("topk_weights", tensors.topk_weights.dtype, DType::f32);
   const DType id_dtype = tensors.topk_ids.dtype;
-  check(id_dtype == DType::i32 || id_dtype == DType::i64, ErrorCode::usage, "bind: topk_ids is {}, expected I32 or I64",
-        dtype_text(id_dtype));
+  if (id_dtype != DType::i32 && id_dtype != DType::i64)
+    fail(ErrorCode::usage, "bind: topk_ids is {}, expected I32 or I64", dtype_text(id_dtype));
 
   const std::int64_t tokens = check_tokens(caps, tensors.x);
   const Range out = check_matrix("out", tensors.out, tokens, caps.hidden);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fake_backend.h"
-#include "plan/plan_data.h"
 #include "fourfold/moe.h"
+#include "plan/plan_data.h"
 
 namespace fourfold {
 namespace {
