@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <string>
 
 #include "core/check.h"
@@ -52,8 +53,10 @@ void check_matrix(const ConstTensorView& view, const TensorName& name) {
   check(!view.absent(), ErrorCode::bad_input, "{}: {} is missing", name.matrix, name.tensor);
   check(view.rank == 2 && view.shape[0] > 0 && view.shape[1] > 0, ErrorCode::bad_input,
         "{}: {} has shape {}; a matrix with positive extents is needed", name.matrix, name.tensor, shape_text(view));
-  checked_mul(checked_mul(view.shape[0], view.shape[1], name.tensor, ErrorCode::bad_input), 2 * kNibbles, name.tensor,
-              ErrorCode::bad_input);
+  // Room for every size that is computed from it: positions, nibbles, bytes of scales.
+  constexpr std::int64_t kMaxElements = std::numeric_limits<std::int64_t>::max() / 64;
+  check(view.shape[0] <= kMaxElements / view.shape[1], ErrorCode::bad_input,
+        "{}: {} has shape {}, whose product is no size in memory", name.matrix, name.tensor, shape_text(view));
 }
 
 void check_shape(const ConstTensorView& view, std::int64_t rows, std::int64_t columns, const TensorName& name) {
