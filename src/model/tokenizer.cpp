@@ -1,4 +1,4 @@
-// The walk of a text: added tokens, then valid UTF-8 stretches, then the split patterns, then byte-pair merging.
+// The walk of a text: added tokens, normalisation, valid UTF-8 stretches, split patterns, byte-pair merging.
 // Bytes that are no UTF-8 become pieces of one byte each, which no pattern sees, so that every input round-trips.
 #include "model/tokenizer.h"
 
@@ -13,6 +13,7 @@
 #include "model/byte_pair_merge.h"
 #include "model/text_split.h"
 #include "model/tokenizer_file.h"
+#include "model/unicode_nfc.h"
 
 namespace fourfold {
 namespace {
@@ -80,6 +81,15 @@ class AddedTokenFinder {
   std::array<std::vector<Entry>, 256> by_first_byte_;
 };
 
+/// NFC of the valid stretches; bytes that are no UTF-8 stay where they are.
+std::string normalized(std::string_view text) {
+  std::vector<TextPiece> pieces;
+  split_valid_utf8(text, pieces);
+  std::string out;
+  for (const TextPiece& piece : pieces) out += piece.opaque ? std::string(piece.text) : to_nfc(piece.text);
+  return out;
+}
+
 class BytePairTokenizer final : public Tokenizer {
  public:
   BytePairTokenizer(const TokenizerFile& file, const std::string& name);
@@ -108,14 +118,14 @@ class BytePairTokenizer final : public Tokenizer {
   std::array<std::int32_t, 256> byte_ids_{};
   MergeTable merges_;
   bool ignore_merges_ = false;
+  bool nfc_ = false;
   std::unordered_map<std::string, std::int32_t> id_of_bytes_;  // filled only with ignore_merges
   std::vector<std::string> text_of_id_;                        // empty string: a gap
   std::vector<std::int32_t> prefix_ids_, suffix_ids_;
 };
 
 BytePairTokenizer::BytePairTokenizer(const TokenizerFile& file, const std::string& name)
-    : ignore_merges_(file.ignore_merges), prefix_ids_(file.prefix_ids), suffix_ids_(file.suffix_ids) {
-  check(!file.nfc, ErrorCode::unsupported, "{}: normalizer NFC is not supported", name);
+    : ignore_merges_(file.ignore_merges), nfc_(file.nfc), prefix_ids_(file.prefix_ids), suffix_ids_(file.suffix_ids) {
   for (const SplitStep& step : file.steps)
     steps_.push_back({step.pattern.empty()
                           ? nullptr
@@ -204,7 +214,9 @@ std::vector<std::int32_t> BytePairTokenizer::encode(std::string_view text) const
     if (at < stretch.size()) between(stretch.substr(at));
   };
   walk(raw_tokens_, text, [&](std::string_view stretch) {
-    walk(normalized_tokens_, stretch, [&](std::string_view plain) { encode_stretch(plain, call); });
+    const std::string normal = nfc_ ? normalized(stretch) : std::string();
+    walk(normalized_tokens_, nfc_ ? std::string_view(normal) : stretch,
+         [&](std::string_view plain) { encode_stretch(plain, call); });
   });
   call.ids.insert(call.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
   return std::move(call.ids);

@@ -1,7 +1,6 @@
 // Rules that every file keeps: length, first comment, one reader of the environment, no leftovers, no machine's paths.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <regex>
 
 #include "source_tree.h"
@@ -10,7 +9,6 @@ namespace fourfold::lint {
 namespace {
 
 constexpr std::size_t kMaxLines = 600;
-constexpr std::size_t kMaxColumns = 120;
 
 /// Sources, scripts, build files and documents.
 std::vector<SourceFile> all_text_files() {
@@ -23,22 +21,9 @@ std::vector<SourceFile> all_text_files() {
   return files;
 }
 
-/// Columns of a line of UTF-8: bytes that do not continue a character.
-std::size_t columns(const std::string& line) {
-  return static_cast<std::size_t>(
-      std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
 TEST(FileRules, NoSourceFileIsLongerThan600Lines) {
   ASSERT_GT(cpp_files().size(), 50u);
   for (const SourceFile& file : cpp_files()) EXPECT_LE(file.lines.size(), kMaxLines) << file.path;
-}
-
-TEST(FileRules, NoSourceLineIsWiderThan120Columns) {
-  ASSERT_GT(cpp_files().size(), 50u);
-  for (const SourceFile& file : cpp_files())
-    for (std::size_t i = 0; i < file.lines.size(); ++i)
-      EXPECT_LE(columns(file.lines[i]), kMaxColumns) << file.path << ":" << i + 1;
 }
 
 TEST(FileRules, TheFirstLineSaysWhatTheFileIsFor) {

@@ -181,6 +181,13 @@ TEST(Tokenizer, SeveralSplitsApplyOneAfterTheOther) {
   EXPECT_EQ(parse_tokenizer(json.dump(), "t")->encode("x1234"), (Ids{'x', 256, 258}));
 }
 
+TEST(Tokenizer, NfcNormalisesTextButNotRawAddedTokens) {
+  Json json = tiny_tokenizer();
+  json["normalizer"] = {{"type", "NFC"}};
+  json["added_tokens"] = {{{"id", 300}, {"content", "<e\u0301>"}, {"normalized", false}}};
+  EXPECT_EQ(parse_tokenizer(json.dump(), "t")->encode("e\u0301\xff<e\u0301>"), (Ids{0xc3, 0xa9, 0xff, 300}));
+}
+
 TEST(Tokenizer, TheTemplateSurroundsTheText) {
   Json json = tiny_tokenizer();
   json["added_tokens"] = {{{"id", 300}, {"content", "<s>"}}, {{"id", 301}, {"content", "</s>"}}};
