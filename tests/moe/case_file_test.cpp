@@ -77,8 +77,7 @@ TEST(CaseFile, EveryListedFileIsThere) {
   std::ifstream in(FOURFOLD_SOURCE_DIR "/tests/data/cases/list.json");
   const nlohmann::json list = nlohmann::json::parse(in);
   ASSERT_GE(list.size(), 40u);
-  for (const auto& entry : list)
-    EXPECT_TRUE(std::filesystem::exists(case_path(entry.at("name")))) << entry.at("name");
+  for (const auto& entry : list) EXPECT_TRUE(std::filesystem::exists(case_path(entry.at("name")))) << entry.at("name");
   EXPECT_EQ(case_files().size(), list.size());
 }
 
@@ -160,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Problems, DumpedCase,
                          testing::Values("t17 k2 e6 h64 i40 nvfp4 bf16 silu limit=0.75",
                                          "t9 k3 e5 h72 i48 mxfp4 f16 swiglu_oai bias alpha=1.3",
                                          "t8 k2 e4 h128 i96 int4 g32 zp bf16 gelu_tanh eg7",
-                                         "t5 k2 e4 h80 i24 int4 grow f32 situ on_input", 
+                                         "t5 k2 e4 h80 i24 int4 grow f32 situ on_input",
                                          "t6 k1 e3 h96 i56 nvfp4 f32 relu2 down_bias"));
 
 TEST(CaseFile, DumpIntoAMissingFolderLeavesNothing) {
@@ -193,11 +192,11 @@ TEST(CaseFile, AWrongCountOfInvalidIdsFails) {
 
 TEST(CaseFile, WhatContradictsItselfIsRefused) {
   const Scratch scratch;
-  for (const auto& [from, to] : {std::pair{"\"top_k\":\"2\"", "\"top_k\":\"3\""},
-                                 std::pair{"\"hidden\":\"64\"", "\"hidden\":\"65\""},
-                                 std::pair{"\"experts\":\"8\"", "\"experts\":\"9\""},
-                                 std::pair{"\"group_size\":\"16\"", "\"group_size\":\"17\""},
-                                 std::pair{"\"weight_format\":\"nvfp4\"", "\"weight_format\":\"mxfp4\""}}) {
+  for (const auto& [from, to] :
+       {std::pair{"\"top_k\":\"2\"", "\"top_k\":\"3\""}, std::pair{"\"hidden\":\"64\"", "\"hidden\":\"65\""},
+        std::pair{"\"experts\":\"8\"", "\"experts\":\"9\""},
+        std::pair{"\"group_size\":\"16\"", "\"group_size\":\"17\""},
+        std::pair{"\"weight_format\":\"nvfp4\"", "\"weight_format\":\"mxfp4\""}}) {
     const CaseResult result = run_case(changed_case(scratch, "plain_nvfp4", {{from, to}}), support::native());
     EXPECT_TRUE(result.refused) << to;
     EXPECT_FALSE(result.ok) << to;

@@ -68,8 +68,8 @@ TEST(Comparer, RefusesZeros) {
 TEST(Comparer, RefusesThePreviousOutput) {
   const Fixture fixture;
   const RandomCall previous = random_call(fixture.caps, 5, 3);
-  const Bytes stale = support::in_dtype(
-      reference_moe(fixture.caps, fixture.experts.stacked(), previous.tensors).expected, DType::bf16);
+  const Bytes stale =
+      support::in_dtype(reference_moe(fixture.caps, fixture.experts.stacked(), previous.tensors).expected, DType::bf16);
   EXPECT_FALSE(fixture.compare(stale).ok);
   EXPECT_FALSE(fixture.oracle_accepts(stale));
 }
@@ -157,9 +157,9 @@ TEST(RandomExperts, SameSeedSameBytesOtherSeedOthers) {
 }
 
 TEST(RandomExperts, OutputsAreNearOne) {
-  for (const char* text : {"t32 k2 e4 h256 i128 nvfp4 f32", "t32 k2 e4 h256 i128 mxfp4 f32",
-                           "t32 k2 e4 h256 i128 int4 g32 f32", "t32 k2 e4 h256 i128 int4 g128 zp f32",
-                           "t32 k2 e4 h1024 i512 nvfp4 f32"}) {
+  for (const char* text :
+       {"t32 k2 e4 h256 i128 nvfp4 f32", "t32 k2 e4 h256 i128 mxfp4 f32", "t32 k2 e4 h256 i128 int4 g32 f32",
+        "t32 k2 e4 h256 i128 int4 g128 zp f32", "t32 k2 e4 h1024 i512 nvfp4 f32"}) {
     const Caps caps = support::caps_of(text);
     const RandomExperts experts(caps, 1);
     const RandomCall call = random_call(caps, 32, 2);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fourfold/error.h"
 #include "fourfold/verify.h"
 #include "moe/random_call.h"
 
