@@ -30,7 +30,7 @@ constexpr double kSecondsPerRow = 1.0;
 constexpr int kMaxTimedCalls = 200;
 // All layers together: far larger than any cache, so that no call finds its experts there.
 constexpr std::uint64_t kMinWeightBytes = 256ull << 20;
-constexpr std::uint64_t kCacheMultiple = 8;
+constexpr std::uint64_t kCacheMultiple = 4;
 
 // Bytes of one expert as the format stores it: codes, scales and zero points, no padding, no biases.
 double expert_bytes(const Caps& caps) {
