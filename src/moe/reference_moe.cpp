@@ -276,12 +276,18 @@ class Evaluation {
         matrix.decode_row(expert, n, row.data());
         for (double& weight : row) weight *= global;
         const double bias = caps_.down_bias ? element(experts_.down_bias, expert * caps_.hidden + n) : 0;
+        double deviation = 0;
         for (std::int64_t r = 0; r < count; ++r) {
           const Sums sums = dot_sums(row.data(), activated_.data() + r * inner, inner);
           const double factor = caps_.router_weight_on_input ? 1 : routing_weight(routes[r]);
           const std::int64_t at = routes[r].token * caps_.hidden + n;
           expected_[at] += factor * (sums.plain + bias);
-          variance_[at] += factor * factor * sums.square;
+          // Slots of a token that name one expert round its intermediate alike: their factors add up.
+          deviation += std::fabs(factor) * std::sqrt(sums.square);
+          if (r + 1 == count || routes[r + 1].token != routes[r].token) {
+            variance_[at] += deviation * deviation;
+            deviation = 0;
+          }
           magnitude_[at] += std::fabs(factor) * sums.absolute;
           if (fp32_error_.empty()) continue;
           const double unit = 8 * std::sqrt(static_cast<double>(inner)) * 0x1p-24;

@@ -21,8 +21,9 @@ struct ReferenceResult {
 ///
 /// bound = 6 r sqrt(sum f^2 w2^2 a^2) + 2 r |expected| + 1e-6 sum |f w2 a| + 1e-30, where a is the activated
 /// intermediate, f the routing weight (1 when it went to the input), and r half of the activation dtype's unit
-/// roundoff: the intermediate and the output are rounded once, all sums are fp32. With fp32 activations nothing hides
-/// the rounding of the sums themselves, so |f w2| times the effect of the first projection's fp32 error is added.
+/// roundoff: the intermediate and the output are rounded once, all sums are fp32. f is summed over the slots of a token
+/// that name the same expert. With fp32 activations nothing hides the rounding of the sums themselves, so |f w2| times
+/// the effect of the first projection's fp32 error is added.
 ReferenceResult reference_moe(const Caps& caps, const StackedExperts& experts, const MoeTensors& tensors);
 
 }  // namespace fourfold

@@ -45,8 +45,9 @@ TEST(IsaMatrix, LongRows) {
   for (const auto& backend : support::backends())
     for (const char* format : {"nvfp4", "mxfp4", "int4 g128", "int4 g32 zp", "int4 grow"})
       for (const char* dtype : kDTypes)
-        EXPECT_TRUE(support::problem_fits(
-            support::caps_of(std::string("t21 k1 e1 h2312 i1160 ") + format + " " + dtype + " silu"), 21, 9, *backend));
+        for (const char* sizes : {"t21 k1 e1 h2312 i136 ", "t21 k1 e1 h136 i2312 "})
+          EXPECT_TRUE(support::problem_fits(support::caps_of(std::string(sizes) + format + " " + dtype + " silu"), 21,
+                                            9, *backend));
 }
 
 TEST(IsaMatrix, AnUnknownCapIsRefused) {

@@ -4,7 +4,8 @@
 //   first projection   d_h = s(K + groups + 4) (sum |w x| |factor| + |bias|)
 //   activation         d_a = largest change of act over +-d_h, + (16 + 2 |g|) e of its size, + half the smallest
 //                      subnormal; what the dtype's rounding adds goes to `rounding`
-//   rounding of a      u |a| each, independent: 3 u sqrt(sum (f w2 a)^2), at most u sum |f w2 a|
+//   rounding of a      u |a| each, independent between experts: 3 u sqrt(sum (f w2 a)^2), at most u sum |f w2 a|;
+//                      slots of a token that name one expert round alike, so their f add up before the square
 //   second projection  sum |f w2| d_a + s(I + groups + k + 4) (sum |f w2 a| + |f bias|)
 //   store              u |out| + half the smallest subnormal
 #include "oracle/moe_oracle.h"
@@ -82,6 +83,7 @@ struct Call {
   Precision p;
   std::int64_t hidden, inner, groups_hidden, groups_inner;
   std::vector<double> sum, square, absolute, spread;  // [T, H]
+  std::vector<double> deviation;                      // [T, H] sqrt(square) of the expert at hand
 
   /// First and second projection of one route; the weights are those of its expert.
   void add_route(std::int64_t expert, std::int64_t token, std::int64_t slot, const std::vector<double>& w1,
@@ -121,7 +123,7 @@ struct Call {
       const double bias = caps.down_bias ? real_element(experts.down_bias, expert * hidden + n) : 0;
       const std::int64_t at = token * hidden + n;
       sum[at] += on_output * (total + bias);
-      square[at] += on_output * on_output * squares;
+      deviation[at] += std::fabs(on_output) * std::sqrt(squares);
       absolute[at] += std::fabs(on_output) * size;
       spread[at] +=
           std::fabs(on_output) *
@@ -256,8 +258,10 @@ Truth evaluate(const Caps& caps, const StackedExperts& experts, const MoeTensors
             {},
             {},
             {},
+            {},
             {}};
-  for (auto* plane : {&call.sum, &call.square, &call.absolute, &call.spread}) plane->assign(total, 0.0);
+  for (auto* plane : {&call.sum, &call.square, &call.absolute, &call.spread, &call.deviation})
+    plane->assign(total, 0.0);
   Truth truth;
   std::vector<std::int64_t> local(tokens * caps.top_k, -1);
   const std::int64_t id_end = caps.global_experts > 0 ? caps.global_experts : caps.experts;
@@ -282,9 +286,14 @@ Truth evaluate(const Caps& caps, const StackedExperts& experts, const MoeTensors
     const auto w2 = weights_of(caps, experts.down_codes, experts.down_scales, experts.down_zeros, expert, caps.hidden,
                                caps.intermediate);
 #pragma omp parallel for schedule(dynamic)
-    for (std::int64_t token = 0; token < tokens; ++token)
+    for (std::int64_t token = 0; token < tokens; ++token) {
       for (std::int64_t slot = 0; slot < caps.top_k; ++slot)
         if (local[token * caps.top_k + slot] == expert) call.add_route(expert, token, slot, w1, w2);
+      for (std::int64_t at = token * caps.hidden; at < (token + 1) * caps.hidden; ++at) {
+        call.square[at] += call.deviation[at] * call.deviation[at];
+        call.deviation[at] = 0;
+      }
+    }
   }
   truth.value.resize(total);
   truth.tolerance.resize(total);
