@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/float16.h"
 
 namespace fourfold::cpu {
 
 namespace {
 
+constexpr std::int64_t kLargestHead = 1024;            // dims of a head that fit the stack while they are rounded
 constexpr std::int64_t kParallelProducts = 60'000;  // as in ops_dense.cpp, with some exponentials
 
 /// Sizes and places inside one layer's cache, in elements.
@@ -24,32 +24,45 @@ struct CacheLayout {
         values_start(view.kv_heads * keys_per_head) {}
   std::int64_t head_dim, capacity, dims, element, keys_per_head, values_per_head, values_start;
 
-  /// Index of row `r` of panel `panel` at step `k` of `steps`.
-  std::int64_t in_panel(std::int64_t panel, std::int64_t steps, std::int64_t k, std::int64_t r) const {
+  /// Index of the first entry of panel `panel` at step `k` of `steps`; the next row is `stride()` further.
+  std::int64_t step_of(std::int64_t panel, std::int64_t steps, std::int64_t k) const {
     const std::int64_t base = panel * steps * kPanelRows;
-    return element == 2 ? base + (k / 2 * kPanelRows + r) * 2 + k % 2 : base + k * kPanelRows + r;
+    return element == 2 ? base + k / 2 * 2 * kPanelRows + k % 2 : base + k * kPanelRows;
   }
-  std::int64_t key(std::int64_t head, std::int64_t position, std::int64_t dim) const {
-    return head * keys_per_head + in_panel(position / kPanelRows, head_dim, dim, position % kPanelRows);
-  }
-  std::int64_t value(std::int64_t head, std::int64_t position, std::int64_t dim) const {
-    return values_start + head * values_per_head + in_panel(dim / kPanelRows, capacity, position, dim % kPanelRows);
-  }
+  std::int64_t stride() const { return element == 2 ? 2 : 1; }
 };
 
-void append(const CacheLayout& layout, const KvCacheView& cache, std::int64_t position, const float* keys,
-            const float* values) {
-  for (std::int64_t h = 0; h < cache.kv_heads; ++h)
-    for (std::int64_t d = 0; d < cache.head_dim; ++d) {
-      const std::int64_t k = layout.key(h, position, d), v = layout.value(h, position, d);
-      if (layout.element == 2) {
-        reinterpret_cast<std::uint16_t*>(cache.data)[k] = float_to_bf16(keys[h * cache.head_dim + d]);
-        reinterpret_cast<std::uint16_t*>(cache.data)[v] = float_to_bf16(values[h * cache.head_dim + d]);
-      } else {
-        reinterpret_cast<float*>(cache.data)[k] = keys[h * cache.head_dim + d];
-        reinterpret_cast<float*>(cache.data)[v] = values[h * cache.head_dim + d];
-      }
+/// One position of one head. Element is what the cache holds: keys go along the steps of their panel, values along rows.
+template <class Element>
+void append_head(const CacheLayout& layout, Element* cache, std::int64_t head, std::int64_t position, const Element* key,
+                 const Element* value) {
+  Element* keys = cache + head * layout.keys_per_head + layout.step_of(position / kPanelRows, layout.head_dim, 0) +
+                  position % kPanelRows * layout.stride();
+  for (std::int64_t d = 0; d + 1 < layout.head_dim; d += 2) {  // a pair of dims is one step of bf16, two of fp32
+    keys[d * kPanelRows] = key[d];
+    keys[d * kPanelRows + (layout.element == 2 ? 1 : kPanelRows)] = key[d + 1];
+  }
+  Element* values = cache + layout.values_start + head * layout.values_per_head;
+  for (std::int64_t d = 0; d < layout.head_dim; d += kPanelRows) {
+    Element* panel = values + layout.step_of(d / kPanelRows, layout.capacity, position);
+    for (std::int64_t r = 0; r < std::min(kPanelRows, layout.head_dim - d); ++r) panel[r * layout.stride()] = value[d + r];
+  }
+}
+
+void append(const OpsKernels& kernels, const CacheLayout& layout, const KvCacheView& cache, std::int64_t position,
+            const float* keys, const float* values) {
+  std::uint16_t key[kLargestHead], value[kLargestHead];
+  for (std::int64_t h = 0; h < cache.kv_heads; ++h) {
+    const float* k = keys + h * cache.head_dim;
+    const float* v = values + h * cache.head_dim;
+    if (layout.element == 4) {
+      append_head(layout, reinterpret_cast<float*>(cache.data), h, position, k, v);
+      continue;
     }
+    kernels.to_bf16(k, cache.head_dim, key);
+    kernels.to_bf16(v, cache.head_dim, value);
+    append_head(layout, reinterpret_cast<std::uint16_t*>(cache.data), h, position, key, value);
+  }
 }
 
 /// Tokens whose query heads of one key head fill a tile.
@@ -168,6 +181,8 @@ class Block {
 
 std::int64_t cache_bytes(const KvCacheView& shape) {
   const char* what = "the key/value cache";
+  check(shape.head_dim >= 2 && shape.head_dim <= kLargestHead && shape.head_dim % 2 == 0, ErrorCode::unsupported,
+        "head_dim {} is not an even number of 2 .. {}", shape.head_dim, kLargestHead);
   const std::int64_t positions = round_up(checked_add(shape.capacity, kPanelRows, what), kPanelRows);
   const std::int64_t width = checked_mul(2 * shape.kv_heads, round_up(shape.head_dim, kPanelRows), what);
   checked_mul(checked_mul(positions, width, what), 4, what);
@@ -194,7 +209,7 @@ void prepare_qkv(const OpsKernels& kernels, const PrepareQkvCall& call, int thre
       kernels.head(head);
     }
     const float* k = q + call.heads * head_dim;
-    append(layout, call.cache, position, k, k + call.cache.kv_heads * head_dim);
+    append(kernels, layout, call.cache, position, k, k + call.cache.kv_heads * head_dim);
   }
 }
 

@@ -31,16 +31,18 @@ const OpsKernels& kernels_of(CpuIsa isa) {
   }
 }
 
-/// The top_k largest of p, the lowest index first among equals; NaN loses to nothing but is still picked in turn.
+/// The top_k largest of p, the lowest index first among equals. A row of NaN gives the first indices.
 void pick_largest(const float* p, std::int64_t experts, std::int64_t top_k, std::int32_t* ids, float* weights) {
-  for (std::int64_t j = 0; j < top_k; ++j) {
-    std::int64_t best = -1;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      if (best >= 0 && !(p[e] > p[best])) continue;
-      if (std::find(ids, ids + j, static_cast<std::int32_t>(e)) == ids + j) best = e;
+  std::int64_t count = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    if (count == top_k && !(p[e] > weights[count - 1])) continue;
+    std::int64_t place = count < top_k ? count++ : count - 1;
+    for (; place > 0 && p[e] > weights[place - 1]; --place) {
+      ids[place] = ids[place - 1];
+      weights[place] = weights[place - 1];
     }
-    ids[j] = static_cast<std::int32_t>(best);
-    weights[j] = p[best];
+    ids[place] = static_cast<std::int32_t>(e);
+    weights[place] = p[e];
   }
 }
 

@@ -14,8 +14,10 @@ namespace fourfold::cpu {
 
 namespace {
 
-// Tokens of one work item: x of 48 rows and 4096 columns is 768 KiB as fp32, about a second-level cache.
-constexpr std::int64_t kBlockTokens = 4 * kTileTokens;
+// Tokens of one work item: few enough that 512 tokens spread evenly over threads, enough to pay for the weights' way in.
+constexpr std::int64_t kBlockTokens = 2 * kTileTokens;
+// Elements below which packing is left to one thread: an expert of a small model.
+constexpr std::int64_t kParallelPack = 1 << 20;
 // Panels of one work item with many tokens: 512 rows of 256 bf16 columns are 256 KiB.
 constexpr std::int64_t kBlockPanels = 32;
 // Multiplications below which waking a second thread costs more than it saves (about 2 us of one core).
@@ -68,7 +70,7 @@ std::uint64_t PanelWeight::bytes() const noexcept {
 }
 
 void PanelWeight::pack(ConstTensorView weight) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows_ * columns_ >= kParallelPack)
   for (std::int64_t p = 0; p < panels(); ++p) {
     std::byte* panel = data_.get() + p * panel_bytes();
     std::memset(panel, 0, static_cast<std::size_t>(panel_bytes()));

@@ -1,6 +1,8 @@
 // Every buffer that a decoder step writes, sized once for the largest chunk and shared by all layers.
 #include "model/step_buffers.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 
 namespace fourfold {
@@ -35,6 +37,8 @@ StepBuffers::StepBuffers(const StepSizes& s, Backend& backend) : backend_(backen
   scratch = take<std::byte>(1, static_cast<std::int64_t>(s.scratch_bytes), 1);
   memory_.push_back(Workspace::allocate(s.workspace_bytes, backend));
   workspace = memory_.back().span();
+  // the first step should not pay for the pages
+  for (const Workspace& piece : memory_) std::ranges::fill(piece.span(), std::byte{0});
 }
 
 std::uint64_t StepBuffers::bytes() const noexcept {
