@@ -23,8 +23,8 @@ class DenseWeight {
 
 /// One matrix product y[m, n] = x[m, k] * w^T + bias.
 struct MatmulCall {
-  const void* x = nullptr;       // [m, k] x_dtype
-  DType x_dtype = DType::bf16;   // the activation dtype the weight was prepared for
+  const void* x = nullptr;      // [m, k] x_dtype
+  DType x_dtype = DType::bf16;  // the activation dtype the weight was prepared for
   std::int64_t m = 0;
   float* y = nullptr;            // [m, n]
   bool add = false;              // y += instead of y =
@@ -33,14 +33,14 @@ struct MatmulCall {
 
 /// y = normalised x, after x += addend when there is one.
 struct RmsNormCall {
-  float* x = nullptr;             // [rows, width]; written only when there is an addend
-  const void* addend = nullptr;   // [rows, width] addend_dtype, or null
+  float* x = nullptr;            // [rows, width]; written only when there is an addend
+  const void* addend = nullptr;  // [rows, width] addend_dtype, or null
   DType addend_dtype = DType::bf16;
   const float* weight = nullptr;  // [width]
   float eps = 0;
   std::int64_t rows = 0, width = 0;
-  void* y = nullptr;              // [rows, width] y_dtype
-  DType y_dtype = DType::bf16;    // bf16 (rounded to nearest even) or f32
+  void* y = nullptr;            // [rows, width] y_dtype
+  DType y_dtype = DType::bf16;  // bf16 (rounded to nearest even) or f32
 };
 
 /// Cosines and sines by position. half_dim pairs (i, i + half_dim) of a head rotate; dims beyond 2 * half_dim stay.
@@ -52,14 +52,14 @@ struct RopeTable {
 
 /// Keys and values of one layer, in a backend's own layout. Any content is fine at first.
 struct KvCacheView {
-  std::byte* data = nullptr;     // kv_cache_bytes(), 64-aligned
-  DType dtype = DType::bf16;     // bf16 or f32
+  std::byte* data = nullptr;  // kv_cache_bytes(), 64-aligned
+  DType dtype = DType::bf16;  // bf16 or f32
   std::int64_t kv_heads = 0, head_dim = 0, capacity = 0;
 };
 
 /// What happens between the projections and attention: per-head norms, rotation, append to the cache.
 struct PrepareQkvCall {
-  float* qkv = nullptr;           // [tokens, heads + 2 * kv_heads, head_dim]: q, k, v; the q part is rewritten in place
+  float* qkv = nullptr;  // [tokens, heads + 2 * kv_heads, head_dim]: q, k, v; the q part is rewritten in place
   std::int64_t tokens = 0, past = 0;  // row i is position past + i
   std::int64_t heads = 0;
   const float* q_norm = nullptr;  // [head_dim] or null
@@ -71,30 +71,30 @@ struct PrepareQkvCall {
 
 /// Grouped-query causal attention of `tokens` new rows against a cache that already holds them.
 struct AttentionCall {
-  const float* qkv = nullptr;     // as prepare_qkv left it
+  const float* qkv = nullptr;         // as prepare_qkv left it
   std::int64_t tokens = 0, past = 0;  // row i attends to positions 0 .. past + i
   std::int64_t heads = 0;
   float scale = 1;
   KvCacheView cache;
-  void* out = nullptr;            // [tokens, heads, head_dim] cache.dtype
-  std::byte* scratch = nullptr;   // attention_scratch_bytes(), 64-aligned
+  void* out = nullptr;           // [tokens, heads, head_dim] cache.dtype
+  std::byte* scratch = nullptr;  // attention_scratch_bytes(), 64-aligned
 };
 
 struct RouteCall {
-  const float* logits = nullptr;  // [tokens, experts]
+  const float* logits = nullptr;                    // [tokens, experts]
   std::int64_t tokens = 0, experts = 0, top_k = 0;  // top_k <= experts
-  bool renormalise = false;       // divide the chosen weights by their sum
-  std::int32_t* ids = nullptr;    // out [tokens, top_k], by falling probability
-  float* weights = nullptr;       // out [tokens, top_k]
-  float* scratch = nullptr;       // [tokens, round_up(experts, 16)]
+  bool renormalise = false;                         // divide the chosen weights by their sum
+  std::int32_t* ids = nullptr;                      // out [tokens, top_k], by falling probability
+  float* weights = nullptr;                         // out [tokens, top_k]
+  float* scratch = nullptr;                         // [tokens, round_up(experts, 16)]
 };
 
 class Ops {
  public:
   virtual ~Ops() = default;
 
-  /// `weight` [n, k] bf16, f16 or f32 with even k; `bias` [n] or absent. Values wider than `activations` are rounded to it;
-  /// bf16 sources stay bf16 in memory. Throws unsupported for another dtype or odd k.
+  /// `weight` [n, k] bf16, f16 or f32 with even k; `bias` [n] or absent. Values wider than `activations` are rounded to
+  /// it; bf16 sources stay bf16 in memory. Throws unsupported for another dtype or odd k.
   virtual std::unique_ptr<DenseWeight> prepare_dense(ConstTensorView weight, ConstTensorView bias,
                                                      DType activations) = 0;
   virtual std::uint64_t matmul_scratch_bytes(std::int64_t k, DType x_dtype) const = 0;

@@ -12,15 +12,18 @@ namespace fourfold::cpu {
 
 namespace {
 
-constexpr std::int64_t kLargestHead = 1024;            // dims of a head that fit the stack while they are rounded
+constexpr std::int64_t kLargestHead = 1024;         // dims of a head that fit the stack while they are rounded
 constexpr std::int64_t kParallelProducts = 60'000;  // as in ops_dense.cpp, with some exponentials
 
 /// Sizes and places inside one layer's cache, in elements.
 struct CacheLayout {
   explicit CacheLayout(const KvCacheView& view)
-      : head_dim(view.head_dim), capacity(round_up(view.capacity, kPanelRows)),
-        dims(round_up(view.head_dim, kPanelRows)), element(view.dtype == DType::bf16 ? 2 : 4),
-        keys_per_head(capacity * head_dim), values_per_head(dims * capacity),
+      : head_dim(view.head_dim),
+        capacity(round_up(view.capacity, kPanelRows)),
+        dims(round_up(view.head_dim, kPanelRows)),
+        element(view.dtype == DType::bf16 ? 2 : 4),
+        keys_per_head(capacity * head_dim),
+        values_per_head(dims * capacity),
         values_start(view.kv_heads * keys_per_head) {}
   std::int64_t head_dim, capacity, dims, element, keys_per_head, values_per_head, values_start;
 
@@ -32,10 +35,11 @@ struct CacheLayout {
   std::int64_t stride() const { return element == 2 ? 2 : 1; }
 };
 
-/// One position of one head. Element is what the cache holds: keys go along the steps of their panel, values along rows.
+/// One position of one head. Element is what the cache holds: keys go along the steps of their panel, values along
+/// rows.
 template <class Element>
-void append_head(const CacheLayout& layout, Element* cache, std::int64_t head, std::int64_t position, const Element* key,
-                 const Element* value) {
+void append_head(const CacheLayout& layout, Element* cache, std::int64_t head, std::int64_t position,
+                 const Element* key, const Element* value) {
   Element* keys = cache + head * layout.keys_per_head + layout.step_of(position / kPanelRows, layout.head_dim, 0) +
                   position % kPanelRows * layout.stride();
   for (std::int64_t d = 0; d + 1 < layout.head_dim; d += 2) {  // a pair of dims is one step of bf16, two of fp32
@@ -45,7 +49,8 @@ void append_head(const CacheLayout& layout, Element* cache, std::int64_t head, s
   Element* values = cache + layout.values_start + head * layout.values_per_head;
   for (std::int64_t d = 0; d < layout.head_dim; d += kPanelRows) {
     Element* panel = values + layout.step_of(d / kPanelRows, layout.capacity, position);
-    for (std::int64_t r = 0; r < std::min(kPanelRows, layout.head_dim - d); ++r) panel[r * layout.stride()] = value[d + r];
+    for (std::int64_t r = 0; r < std::min(kPanelRows, layout.head_dim - d); ++r)
+      panel[r * layout.stride()] = value[d + r];
   }
 }
 
@@ -72,7 +77,8 @@ std::int64_t block_tokens(std::int64_t group) { return std::max<std::int64_t>(1,
 struct BlockScratch {
   BlockScratch(const CacheLayout& layout, std::int64_t rows)
       : sums(round_up(checked_mul(rows, layout.head_dim * 4, kWhat), 64)),
-        totals(sums + checked_mul(rows, layout.dims * 4, kWhat)), scores(totals + round_up(rows * 4, 64)),
+        totals(sums + checked_mul(rows, layout.dims * 4, kWhat)),
+        scores(totals + round_up(rows * 4, 64)),
         bytes(scores + checked_mul(rows, layout.capacity * 4, kWhat)) {}
   static constexpr const char* kWhat = "scratch of attention";
   std::int64_t sums, totals, scores, bytes;  // offsets, queries at 0
@@ -83,8 +89,13 @@ class Block {
  public:
   Block(const OpsKernels& kernels, const AttentionCall& call, const CacheLayout& layout, const BlockScratch& places,
         std::byte* scratch)
-      : kernels_(kernels), call_(call), layout_(layout), group_(call.heads / call.cache.kv_heads),
-        bf16_(call.cache.dtype == DType::bf16), dot_(bf16_ && kernels.tile_bf16_bf16 != nullptr), queries_(scratch),
+      : kernels_(kernels),
+        call_(call),
+        layout_(layout),
+        group_(call.heads / call.cache.kv_heads),
+        bf16_(call.cache.dtype == DType::bf16),
+        dot_(bf16_ && kernels.tile_bf16_bf16 != nullptr),
+        queries_(scratch),
         sums_(reinterpret_cast<float*>(scratch + places.sums)),
         totals_(reinterpret_cast<float*>(scratch + places.totals)),
         scores_(reinterpret_cast<float*>(scratch + places.scores)) {}
@@ -169,12 +180,12 @@ class Block {
   const OpsKernels& kernels_;
   const AttentionCall& call_;
   const CacheLayout& layout_;
-  std::int64_t group_;       // query heads for one key head; rows are [token][head of the group]
-  bool bf16_, dot_;          // cache and output are bf16; queries and exponentials too
-  std::byte* queries_;       // [rows, head_dim] fp32 or bf16
-  float* sums_;              // [rows, dims]
-  float* totals_;            // [rows]
-  float* scores_;            // [rows, capacity]
+  std::int64_t group_;  // query heads for one key head; rows are [token][head of the group]
+  bool bf16_, dot_;     // cache and output are bf16; queries and exponentials too
+  std::byte* queries_;  // [rows, head_dim] fp32 or bf16
+  float* sums_;         // [rows, dims]
+  float* totals_;       // [rows]
+  float* scores_;       // [rows, capacity]
 };
 
 }  // namespace

@@ -23,11 +23,15 @@ constexpr std::int64_t kParallelElements = 16'384;
 const OpsKernels& kernels_of(CpuIsa isa) {
   switch (isa) {
 #if defined(__x86_64__)
-    case CpuIsa::avx512_bf16: return cpu::ops_kernels_avx512_bf16();
-    case CpuIsa::avx512: return cpu::ops_kernels_avx512();
-    case CpuIsa::avx2: return cpu::ops_kernels_avx2();
+    case CpuIsa::avx512_bf16:
+      return cpu::ops_kernels_avx512_bf16();
+    case CpuIsa::avx512:
+      return cpu::ops_kernels_avx512();
+    case CpuIsa::avx2:
+      return cpu::ops_kernels_avx2();
 #endif
-    default: return cpu::ops_kernels_portable();
+    default:
+      return cpu::ops_kernels_portable();
   }
 }
 

@@ -14,7 +14,8 @@ namespace fourfold::cpu {
 
 namespace {
 
-// Tokens of one work item: few enough that 512 tokens spread evenly over threads, enough to pay for the weights' way in.
+// Tokens of one work item: few enough that 512 tokens spread evenly over threads, enough to pay for the weights' way
+// in.
 constexpr std::int64_t kBlockTokens = 2 * kTileTokens;
 // Elements below which packing is left to one thread: an expert of a small model.
 constexpr std::int64_t kParallelPack = 1 << 20;
@@ -25,17 +26,20 @@ constexpr std::int64_t kParallelProducts = 100'000;
 
 float element(const ConstTensorView& view, std::int64_t index) {
   switch (view.dtype) {
-    case DType::bf16: return bf16_to_float(view.as<std::uint16_t>()[index]);
-    case DType::f16: return f16_to_float(view.as<std::uint16_t>()[index]);
-    default: return view.as<float>()[index];
+    case DType::bf16:
+      return bf16_to_float(view.as<std::uint16_t>()[index]);
+    case DType::f16:
+      return f16_to_float(view.as<std::uint16_t>()[index]);
+    default:
+      return view.as<float>()[index];
   }
 }
 
 void check_source(const ConstTensorView& view, const char* what, int rank) {
   check(view.dtype == DType::bf16 || view.dtype == DType::f16 || view.dtype == DType::f32, ErrorCode::unsupported,
         "{} has dtype {}, dense layers take BF16, F16 or F32", what, dtype_name(view.dtype));
-  check(view.rank == rank && view.data != nullptr, ErrorCode::unsupported, "{} has {} dimensions, {} are expected", what,
-        view.rank, rank);
+  check(view.rank == rank && view.data != nullptr, ErrorCode::unsupported, "{} has {} dimensions, {} are expected",
+        what, view.rank, rank);
 }
 
 }  // namespace
@@ -49,18 +53,20 @@ AlignedBytes allocate_aligned(std::int64_t bytes) {
 }
 
 PanelWeight::PanelWeight(ConstTensorView weight, ConstTensorView bias, DType activations)
-    : rows_(weight.shape[0]), columns_(weight.shape[1]),
+    : rows_(weight.shape[0]),
+      columns_(weight.shape[1]),
       is_bf16_(weight.dtype == DType::bf16 || activations == DType::bf16) {
   check_source(weight, "a dense weight", 2);
   check(columns_ % 2 == 0 && columns_ > 0 && rows_ > 0, ErrorCode::unsupported,
         "a dense weight is [{}, {}]: the number of columns must be even, and none may be zero", rows_, columns_);
   const std::int64_t padded = checked_mul(panels(), kPanelRows, "rows of a dense weight");
-  data_ = allocate_aligned(checked_mul(checked_mul(padded, columns_, "a dense weight"), is_bf16_ ? 2 : 4, "a dense weight"));
+  data_ = allocate_aligned(
+      checked_mul(checked_mul(padded, columns_, "a dense weight"), is_bf16_ ? 2 : 4, "a dense weight"));
   pack(weight);
   if (bias.absent()) return;
   check_source(bias, "a dense bias", 1);
-  check(bias.shape[0] == rows_, ErrorCode::unsupported, "a dense bias has {} entries, its weight {} rows", bias.shape[0],
-        rows_);
+  check(bias.shape[0] == rows_, ErrorCode::unsupported, "a dense bias has {} entries, its weight {} rows",
+        bias.shape[0], rows_);
   bias_ = allocate_aligned(checked_mul(rows_, 4, "a dense bias"));
   for (std::int64_t i = 0; i < rows_; ++i) reinterpret_cast<float*>(bias_.get())[i] = element(bias, i);
 }
@@ -94,8 +100,9 @@ void PanelWeight::row(std::int64_t index, float* out) const noexcept {
   const std::byte* from = panel(index / kPanelRows);
   const std::int64_t r = index % kPanelRows;
   for (std::int64_t k = 0; k < columns_; ++k)
-    out[k] = is_bf16_ ? bf16_to_float(reinterpret_cast<const std::uint16_t*>(from)[(k / 2 * kPanelRows + r) * 2 + k % 2])
-                      : reinterpret_cast<const float*>(from)[k * kPanelRows + r];
+    out[k] = is_bf16_
+                 ? bf16_to_float(reinterpret_cast<const std::uint16_t*>(from)[(k / 2 * kPanelRows + r) * 2 + k % 2])
+                 : reinterpret_cast<const float*>(from)[k * kPanelRows + r];
 }
 
 std::int64_t matmul_scratch(const OpsKernels& kernels, std::int64_t k, bool x_is_bf16, int threads) {
@@ -106,7 +113,8 @@ std::int64_t matmul_scratch(const OpsKernels& kernels, std::int64_t k, bool x_is
 void matmul(const OpsKernels& kernels, const PanelWeight& weight, const MatmulCall& call, int threads) {
   const std::int64_t k = weight.columns(), n = weight.rows(), panels = weight.panels();
   const bool x_is_bf16 = call.x_dtype == DType::bf16, dot = x_is_bf16 && kernels.tile_bf16_bf16 != nullptr;
-  check(weight.is_bf16() || !x_is_bf16, ErrorCode::internal, "bf16 activations meet an fp32 dense weight [{}, {}]", n, k);
+  check(weight.is_bf16() || !x_is_bf16, ErrorCode::internal, "bf16 activations meet an fp32 dense weight [{}, {}]", n,
+        k);
   const auto kernel = dot ? kernels.tile_bf16_bf16 : weight.is_bf16() ? kernels.tile_bf16_f32 : kernels.tile_f32_f32;
   const bool parallel = threads > 1 && call.m * n * k >= kParallelProducts;
   const std::int64_t token_blocks = ceil_div(call.m, kBlockTokens);

@@ -13,32 +13,32 @@ inline constexpr std::int64_t kTileTokens = 12;
 
 /// What becomes of a tile's sums.
 enum class TileMode : std::uint8_t {
-  store,     // y = sum + bias
-  add,       // y = y + (sum + bias)
-  resume,    // the sum starts from y and is stored back without bias: a longer k in pieces, same bits
+  store,   // y = sum + bias
+  add,     // y = y + (sum + bias)
+  resume,  // the sum starts from y and is stored back without bias: a longer k in pieces, same bits
 };
 
-/// y[t, panel * 16 + r] for `panels` panels and `tokens` rows of x, each a sum over k in ascending order. Panels of bf16
-/// hold [ceil(k / 2)][16 rows][2] (pairs along k), panels of fp32 [k][16 rows]. With an odd k the partner of the last
-/// bf16 entry is never used.
+/// y[t, panel * 16 + r] for `panels` panels and `tokens` rows of x, each a sum over k in ascending order. Panels of
+/// bf16 hold [ceil(k / 2)][16 rows][2] (pairs along k), panels of fp32 [k][16 rows]. With an odd k the partner of the
+/// last bf16 entry is never used.
 struct TileCall {
-  const std::byte* w = nullptr;      // first panel
-  std::int64_t panel_stride = 0;     // bytes between panels
+  const std::byte* w = nullptr;   // first panel
+  std::int64_t panel_stride = 0;  // bytes between panels
   std::int64_t panels = 0;
   std::int64_t k = 0;
-  const void* x = nullptr;           // [tokens, k] fp32, or bf16 for the dot-product kernel
-  std::int64_t x_stride = 0;         // elements between rows
+  const void* x = nullptr;    // [tokens, k] fp32, or bf16 for the dot-product kernel
+  std::int64_t x_stride = 0;  // elements between rows
   std::int64_t tokens = 0;
-  float* y = nullptr;                // [tokens, columns]
-  std::int64_t y_stride = 0;         // elements between rows
-  std::int64_t columns = 0;          // columns that may be written, <= 16 * panels
-  const float* bias = nullptr;       // [columns] or null
+  float* y = nullptr;           // [tokens, columns]
+  std::int64_t y_stride = 0;    // elements between rows
+  std::int64_t columns = 0;     // columns that may be written, <= 16 * panels
+  const float* bias = nullptr;  // [columns] or null
   TileMode mode = TileMode::store;
 };
 
 /// One token's part of prepare_qkv for one head, in place: x / rms * weight, then rotation of halves.
 struct HeadCall {
-  float* x = nullptr;             // [head_dim]
+  float* x = nullptr;  // [head_dim]
   std::int64_t head_dim = 0;
   const float* weight = nullptr;  // [head_dim] or null: no norm
   float eps = 0;

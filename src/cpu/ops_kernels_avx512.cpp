@@ -1,7 +1,9 @@
 // The dense kernels for AVX-512.
+// The lanes come before what is written over them.
+// clang-format off
 #include "cpu/ops_vec16_avx512.h"
-
 #include "cpu/ops_rows.h"
+// clang-format on
 
 namespace fourfold::cpu {
 

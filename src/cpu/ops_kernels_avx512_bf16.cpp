@@ -1,8 +1,10 @@
 // The dense kernels for AVX-512 with the bf16 dot product (Intel SDM, VDPBF16PS: products of a pair summed into fp32,
 // subnormal bf16 inputs and results read as zero).
+// The lanes come before what is written over them.
+// clang-format off
 #include "cpu/ops_vec16_avx512.h"
-
 #include "cpu/ops_rows.h"
+// clang-format on
 
 namespace fourfold::cpu {
 namespace {

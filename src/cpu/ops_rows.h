@@ -15,8 +15,8 @@ namespace {
 
 /// exp per lane, relative error below 2e-7 where the result is normal; 0 and infinity beyond fp32, NaN for NaN.
 inline Vec exponential(Vec x) {
-  x = maximum(broadcast(-104.0f), x);  // below: rounds to 0
-  x = minimum(broadcast(89.0f), x);    // above: rounds to infinity
+  x = maximum(broadcast(-104.0f), x);                          // below: rounds to 0
+  x = minimum(broadcast(89.0f), x);                            // above: rounds to infinity
   const Vec n = nearest(multiply(x, broadcast(1.44269504f)));  // log2(e)
   // ln 2 in two parts; the first has 9 bits, so that n times it is exact for |n| < 2^14
   Vec r = fma(n, broadcast(-0.693359375f), x);

@@ -69,9 +69,7 @@ inline void load_pairs(const void* p, Vec& even, Vec& odd) {
   even = {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
   odd = {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))};
 }
-inline __m256 widen(__m128i half) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
+inline __m256 widen(__m128i half) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)); }
 inline Vec load_bf16(const std::uint16_t* p) {
   return {widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + 1))};

@@ -55,9 +55,7 @@ inline __m256i to_bf16_bits(Vec v) {
   const __m512i kept = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
 }
-inline void store_bf16(std::uint16_t* p, Vec v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_bf16_bits(v));
-}
+inline void store_bf16(std::uint16_t* p, Vec v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_bf16_bits(v)); }
 inline Vec round_to_bf16(Vec v) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(to_bf16_bits(v)), 16));
 }

@@ -66,9 +66,8 @@ inline Vec nearest(Vec a) {
 }
 /// a * 2^n for whole n within -252 .. 252.
 inline Vec scale_by_power(Vec a, Vec n) {
-  return each([&](int i) {
-    return n.lane[i] == n.lane[i] ? std::ldexp(a.lane[i], static_cast<int>(n.lane[i])) : n.lane[i];
-  });
+  return each(
+      [&](int i) { return n.lane[i] == n.lane[i] ? std::ldexp(a.lane[i], static_cast<int>(n.lane[i])) : n.lane[i]; });
 }
 /// Lanes i and i + 1 of 16 bf16 pairs as two vectors.
 inline void load_pairs(const void* p, Vec& even, Vec& odd) {

@@ -32,16 +32,21 @@ std::uint64_t decoder_scratch_bytes(const Ops& ops, const DecoderWeights& weight
 }
 
 Decoder::Decoder(std::shared_ptr<Backend> backend, DecoderWeights weights, const KvCacheView& shape)
-    : backend_(std::move(backend)), ops_(backend_->interface().ops()), weights_(std::move(weights)),
+    : backend_(std::move(backend)),
+      ops_(backend_->interface().ops()),
+      weights_(std::move(weights)),
       cache_(*backend_, ops_, static_cast<std::int64_t>(weights_.layers.size()), shape),
       buffers_(with_scratch(ops_, weights_, shape), *backend_),
-      rope_(Workspace::allocate(static_cast<std::uint64_t>(logits_bytes(shape.capacity, weights_.rotary_dim)), *backend_)),
-      last_logits_(Workspace::allocate(static_cast<std::uint64_t>(logits_bytes(1, weights_.embedding->rows())), *backend_)),
+      rope_(Workspace::allocate(static_cast<std::uint64_t>(logits_bytes(shape.capacity, weights_.rotary_dim)),
+                                *backend_)),
+      last_logits_(
+          Workspace::allocate(static_cast<std::uint64_t>(logits_bytes(1, weights_.embedding->rows())), *backend_)),
       all_logits_(Workspace::allocate(std::uint64_t{0}, *backend_)) {
   make_rope_table();
 }
 
-/// As transformers does it: inverse frequencies, angles and their cosines each rounded to fp32 (Su et al., RoFormer, 2021).
+/// As transformers does it: inverse frequencies, angles and their cosines each rounded to fp32 (Su et al., RoFormer,
+/// 2021).
 void Decoder::make_rope_table() {
   const std::int64_t half = weights_.rotary_dim / 2;
   float* cosine = reinterpret_cast<float*>(rope_.span().data());
@@ -67,12 +72,13 @@ std::uint64_t Decoder::weight_bytes() const noexcept {
 void Decoder::check_ids(std::span<const std::int32_t> ids) const {
   check(!ids.empty(), ErrorCode::usage, "no token ids were given, at least one is needed");
   const auto count = static_cast<std::int64_t>(ids.size());
-  check(count <= context() - position(), ErrorCode::usage,
-        "{} token ids after position {} exceed the context of {}: shorten the text, reset, or load with a larger context",
-        count, position(), context());
+  check(
+      count <= context() - position(), ErrorCode::usage,
+      "{} token ids after position {} exceed the context of {}: shorten the text, reset, or load with a larger context",
+      count, position(), context());
   for (std::size_t i = 0; i < ids.size(); ++i)
-    check(ids[i] >= 0 && ids[i] < vocabulary(), ErrorCode::usage, "token id {} at place {} is outside the vocabulary 0 .. {}",
-          ids[i], i, vocabulary() - 1);
+    check(ids[i] >= 0 && ids[i] < vocabulary(), ErrorCode::usage,
+          "token id {} at place {} is outside the vocabulary 0 .. {}", ids[i], i, vocabulary() - 1);
 }
 
 std::span<const float> Decoder::forward(std::span<const std::int32_t> ids, bool all_positions) {

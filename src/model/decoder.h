@@ -23,7 +23,7 @@ struct DecoderWeights {
   float eps = 0;
   std::int64_t rotary_dim = 0;
   double rope_theta = 0;
-  StepSizes sizes;                         // scratch_bytes is filled in by the decoder
+  StepSizes sizes;  // scratch_bytes is filled in by the decoder
 
   const DenseWeight& head_weight() const noexcept { return head ? *head : *embedding; }
 };

@@ -14,7 +14,10 @@
 namespace fourfold {
 
 DenseReader::DenseReader(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, DType activations)
-    : checkpoint_(checkpoint), config_(config), backend_(backend), ops_(backend.interface().ops()),
+    : checkpoint_(checkpoint),
+      config_(config),
+      backend_(backend),
+      ops_(backend.interface().ops()),
       activations_(activations) {}
 
 void DenseReader::check_tensor(const std::string& name, std::span<const std::int64_t> shape) const {
@@ -32,8 +35,8 @@ void DenseReader::check_linear(std::span<const Part> parts, std::int64_t k, bool
     if (bias)
       check_tensor(name, std::span(&part.rows, 1));
     else
-      check(!checkpoint_.contains(name), ErrorCode::bad_input, "{}: tensor {} is there, but {} says there is no such bias",
-            checkpoint_.path(), name, config_.file);
+      check(!checkpoint_.contains(name), ErrorCode::bad_input,
+            "{}: tensor {} is there, but {} says there is no such bias", checkpoint_.path(), name, config_.file);
   }
 }
 

@@ -26,7 +26,8 @@ class DenseReader {
   };
   /// Throws bad_input unless every part is there as [rows, k], with a bias of [rows] when `bias`. Reads headers only.
   void check_linear(std::span<const Part> parts, std::int64_t k, bool bias) const;
-  /// The parts' rows one after the other as one weight [sum of rows, k]. bf16 stays bf16; other layouts go through fp32.
+  /// The parts' rows one after the other as one weight [sum of rows, k]. bf16 stays bf16; other layouts go through
+  /// fp32.
   std::unique_ptr<DenseWeight> linear(std::span<const Part> parts, std::int64_t k, bool bias) const;
   /// fp32 values as a weight; `exactly_bf16` says that each is a bf16 number and may be kept as one.
   std::unique_ptr<DenseWeight> from_f32(std::span<const float> values, std::int64_t rows, std::int64_t k,

@@ -11,14 +11,17 @@ namespace fourfold {
 
 EvalResult evaluate(Model& model, std::string_view text, std::int64_t window,
                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  check(model.tokenizer() != nullptr, ErrorCode::bad_input, "the model's folder has no tokenizer.json, a text needs one");
+  check(model.tokenizer() != nullptr, ErrorCode::bad_input,
+        "the model's folder has no tokenizer.json, a text needs one");
   check(window >= 1 && window <= model.context(), ErrorCode::usage, "window {} is outside 1 .. {}, the model's context",
         window, model.context());
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::int32_t> ids = model.tokenizer()->encode(text);
   const auto count = static_cast<std::int64_t>(ids.size());
-  check(count > window, ErrorCode::usage, "the text has {} ids, a window of {} needs at least {}: give more text or a "
-        "smaller window", count, window, window + 1);
+  check(count > window, ErrorCode::usage,
+        "the text has {} ids, a window of {} needs at least {}: give more text or a "
+        "smaller window",
+        count, window, window + 1);
   const std::int64_t windows = (count - 1) / window, width = model.vocabulary();
   double total = 0;
   for (std::int64_t j = 0; j < windows; ++j) {
@@ -34,8 +37,8 @@ EvalResult evaluate(Model& model, std::string_view text, std::int64_t window,
   result.mean_nll = total / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.mean_nll);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  check(std::isfinite(result.mean_nll), ErrorCode::internal, "the mean negative log-likelihood is {}: logits are not finite",
-        result.mean_nll);
+  check(std::isfinite(result.mean_nll), ErrorCode::internal,
+        "the mean negative log-likelihood is {}: logits are not finite", result.mean_nll);
   return result;
 }
 

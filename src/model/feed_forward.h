@@ -16,8 +16,8 @@ namespace fourfold {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  /// Takes buffers.x [tokens, hidden]. Adds its result to `residual` [tokens, hidden], or returns it for the caller to add:
-  /// [tokens, hidden] in the activation dtype, valid until the next call; null when it has been added.
+  /// Takes buffers.x [tokens, hidden]. Adds its result to `residual` [tokens, hidden], or returns it for the caller to
+  /// add: [tokens, hidden] in the activation dtype, valid until the next call; null when it has been added.
   virtual const void* run(StepBuffers& buffers, std::int64_t tokens, float* residual) = 0;
   virtual std::uint64_t weight_bytes() const noexcept = 0;
 };

@@ -1,9 +1,10 @@
 // The public Model: a decoder with its tokenizer, its stop ids and what loading cost.
+#include "fourfold/model.h"
+
 #include <chrono>
 #include <filesystem>
 
 #include "core/check.h"
-#include "fourfold/model.h"
 #include "model/decoder.h"
 #include "model/generation_config.h"
 #include "model/model_load.h"

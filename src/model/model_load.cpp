@@ -46,8 +46,11 @@ std::array<Part, 3> qkv_parts(const DecoderSpec& spec, const LayerSpec& layer) {
 }  // namespace
 
 ModelLoader::ModelLoader(const std::string& folder, std::shared_ptr<Backend> backend, const ModelOptions& options)
-    : backend_(std::move(backend)), config_(runnable_config(folder)), spec_(family_of(config_).describe(config_)),
-      checkpoint_(Checkpoint::open(folder, options.memory_map)), activations_(options.activations),
+    : backend_(std::move(backend)),
+      config_(runnable_config(folder)),
+      spec_(family_of(config_).describe(config_)),
+      checkpoint_(Checkpoint::open(folder, options.memory_map)),
+      activations_(options.activations),
       batch_invariant_(options.batch_invariant) {
   check_options(options);
   dense_.emplace(*checkpoint_, config_, *backend_, activations_);
@@ -85,8 +88,9 @@ void ModelLoader::check_tensors() {
     check_attention(layer);
     experts_.emplace_back();
     if (!layer.sparse) {
-      dense_->check_linear(std::array{Part{layer.gate, spec_.dense_intermediate}, Part{layer.up, spec_.dense_intermediate}},
-                           spec_.hidden, false);
+      dense_->check_linear(
+          std::array{Part{layer.gate, spec_.dense_intermediate}, Part{layer.up, spec_.dense_intermediate}},
+          spec_.hidden, false);
       dense_->check_linear(std::array{Part{layer.down, spec_.hidden}}, spec_.dense_intermediate, false);
       sizes_.intermediate = std::max(sizes_.intermediate, spec_.dense_intermediate);
       continue;
@@ -140,7 +144,8 @@ std::unique_ptr<FeedForward> ModelLoader::load_quantised(const LayerSpec& layer,
   return std::make_unique<QuantisedExperts>(*backend_, std::move(router), plan, std::move(weights));
 }
 
-std::unique_ptr<FeedForward> ModelLoader::load_plain(const LayerSpec& layer, const ExpertLayerInfo& info, Router router) {
+std::unique_ptr<FeedForward> ModelLoader::load_plain(const LayerSpec& layer, const ExpertLayerInfo& info,
+                                                     Router router) {
   const std::int64_t hidden = spec_.hidden, width = spec_.expert_intermediate;
   const auto matrix = static_cast<std::size_t>(checked_mul(hidden, width, "an expert", ErrorCode::bad_input));
   std::vector<float> gate_up(2 * matrix), down(matrix);
@@ -153,7 +158,8 @@ std::unique_ptr<FeedForward> ModelLoader::load_plain(const LayerSpec& layer, con
     read_expert_f32(*checkpoint_, config_, layer.experts, e, std::span(gate_up).first(matrix),
                     std::span(gate_up).last(matrix), down);
     if (info.gate_up_bias || info.down_bias)
-      read_expert_bias_f32(*checkpoint_, config_, layer.experts, e, std::span(gate_up_bias).first(gate_up_bias.size() / 2),
+      read_expert_bias_f32(*checkpoint_, config_, layer.experts, e,
+                           std::span(gate_up_bias).first(gate_up_bias.size() / 2),
                            std::span(gate_up_bias).last(gate_up_bias.size() / 2), down_bias);
     GatedWeights weights;
     weights.gate_up = dense_->from_f32(gate_up, 2 * width, hidden, gate_up_bias, exactly_bf16);

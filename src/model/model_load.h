@@ -20,8 +20,8 @@ namespace fourfold {
 /// Builds the weights of one checkpoint. Used once, from one thread.
 class ModelLoader {
  public:
-  /// Throws bad_input or unsupported for the first tensor that is absent or does not fit the config, before any weight is
-  /// read.
+  /// Throws bad_input or unsupported for the first tensor that is absent or does not fit the config, before any weight
+  /// is read.
   ModelLoader(const std::string& folder, std::shared_ptr<Backend> backend, const ModelOptions& options);
   /// Reads and packs. Peak memory: the result and one dense weight or one expert of source.
   std::unique_ptr<Decoder> load();

@@ -9,7 +9,8 @@ namespace fourfold {
 
 template <class T>
 T* StepBuffers::take(std::int64_t rows, std::int64_t width, std::int64_t element_bytes) {
-  const std::int64_t bytes = checked_mul(checked_mul(rows, width, "a decoder buffer"), element_bytes, "a decoder buffer");
+  const std::int64_t bytes =
+      checked_mul(checked_mul(rows, width, "a decoder buffer"), element_bytes, "a decoder buffer");
   memory_.push_back(Workspace::allocate(static_cast<std::uint64_t>(bytes), backend_));
   return reinterpret_cast<T*>(memory_.back().span().data());
 }

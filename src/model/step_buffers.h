@@ -11,7 +11,7 @@ namespace fourfold {
 
 /// Widths of the step buffers over all layers.
 struct StepSizes {
-  std::int64_t tokens = 0;            // T, the largest chunk
+  std::int64_t tokens = 0;  // T, the largest chunk
   std::int64_t hidden = 0, qkv = 0, attended = 0;
   std::int64_t experts = 0, top_k = 0;
   std::int64_t intermediate = 0;      // largest feed-forward width that runs through dense operations; 0: none
@@ -26,22 +26,22 @@ class StepBuffers {
   StepBuffers(const StepSizes& sizes, Backend& backend);
   std::uint64_t bytes() const noexcept;
 
-  float* residual = nullptr;          // [T, hidden]
-  void* x = nullptr;                  // [T, hidden] act: normalised input of a matrix product
-  float* qkv = nullptr;               // [T, qkv]
-  void* attended = nullptr;           // [T, attended] act
-  void* moe_out = nullptr;            // [T, hidden] act
-  float* router_logits = nullptr;     // [T, experts]
-  float* route_scratch = nullptr;     // [T, round_up(experts, 16)]
-  std::int32_t* expert_ids = nullptr;   // [T, top_k]
-  float* expert_weights = nullptr;      // [T, top_k]
-  void* gathered = nullptr;           // [T, hidden] act: one expert's tokens
-  float* gate_up = nullptr;           // [T, 2 * intermediate]
-  void* activated = nullptr;          // [T, intermediate] act
-  float* expert_out = nullptr;        // [T, hidden]
+  float* residual = nullptr;             // [T, hidden]
+  void* x = nullptr;                     // [T, hidden] act: normalised input of a matrix product
+  float* qkv = nullptr;                  // [T, qkv]
+  void* attended = nullptr;              // [T, attended] act
+  void* moe_out = nullptr;               // [T, hidden] act
+  float* router_logits = nullptr;        // [T, experts]
+  float* route_scratch = nullptr;        // [T, round_up(experts, 16)]
+  std::int32_t* expert_ids = nullptr;    // [T, top_k]
+  float* expert_weights = nullptr;       // [T, top_k]
+  void* gathered = nullptr;              // [T, hidden] act: one expert's tokens
+  float* gate_up = nullptr;              // [T, 2 * intermediate]
+  void* activated = nullptr;             // [T, intermediate] act
+  float* expert_out = nullptr;           // [T, hidden]
   std::int32_t* route_tokens = nullptr;  // [T * top_k] tokens by expert
   float* route_factors = nullptr;        // [T * top_k]
-  std::int32_t* token_ids = nullptr;  // [T]
+  std::int32_t* token_ids = nullptr;     // [T]
   std::byte* scratch = nullptr;
   std::span<std::byte> workspace;
 

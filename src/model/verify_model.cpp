@@ -22,8 +22,8 @@ constexpr std::uint64_t kLargestReferenceBytes = 1ull << 30;
 /// One prompt of the file, checked.
 struct Prompt {
   std::vector<std::int32_t> ids, greedy;
-  std::vector<double> nll;               // empty, or ids.size() - 1
-  std::vector<double> last_logits;       // empty, or [vocabulary]
+  std::vector<double> nll;          // empty, or ids.size() - 1
+  std::vector<double> last_logits;  // empty, or [vocabulary]
   std::vector<std::vector<std::int32_t>> top_ids;
   std::vector<std::vector<double>> top_logits;  // as top_ids; empty or one list a position
 };
@@ -101,8 +101,8 @@ class EntryReader {
 std::vector<Prompt> read_reference(const std::string& file, std::int64_t vocabulary) {
   const Json json = Json::parse(read_text_file(file, kLargestReferenceBytes), nullptr, false);
   check(!json.is_discarded(), ErrorCode::bad_input, "{}: not valid JSON", file);
-  check(json.is_array() && !json.empty(), ErrorCode::bad_input, "{}: a list of prompts with at least one entry is expected",
-        file);
+  check(json.is_array() && !json.empty(), ErrorCode::bad_input,
+        "{}: a list of prompts with at least one entry is expected", file);
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < json.size(); ++i)
     prompts.push_back(EntryReader(json[i], fmt::format("{}: entry {}", file, i), vocabulary).read());

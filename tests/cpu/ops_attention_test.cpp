@@ -30,7 +30,8 @@ class Poisoned {
 class OpsAttention : public OpsTest {
  protected:
   /// Runs tokens of `qkv` in pieces of the given sizes through a fresh cache, with no norms and no rotation.
-  std::vector<float> attend(const Shape& s, DType dtype, std::vector<float> qkv, const std::vector<std::int64_t>& pieces) {
+  std::vector<float> attend(const Shape& s, DType dtype, std::vector<float> qkv,
+                            const std::vector<std::int64_t>& pieces) {
     KvCacheView cache;
     cache.dtype = dtype;
     cache.kv_heads = s.kv_heads;
@@ -95,9 +96,10 @@ double exact(const Shape& s, DType dtype, const std::vector<float>& qkv, std::in
 constexpr Shape kShapes[] = {{4, 2, 64, 40}, {2, 2, 16, 33}, {6, 1, 24, 64}, {16, 1, 32, 50}, {1, 1, 2, 35}};
 
 // Entries lie in [-1, 1). fp32: a score is off by head_dim + 3 roundings of at most head_dim^(1/2) after scaling, which
-// moves a weight by that much relatively, the weighted average of entries below 1 by twice that; the sum adds a rounding a
-// position. bf16: q rounds by 2^-9 relatively, so a score (in size below head_dim^(1/2), as a sum of head_dim terms of
-// random sign about 1/3 each) by at most 2^-9 head_dim^(1/2), a probability by 2^-9 and the output by 2^-9.
+// moves a weight by that much relatively, the weighted average of entries below 1 by twice that; the sum adds a
+// rounding a position. bf16: q rounds by 2^-9 relatively, so a score (in size below head_dim^(1/2), as a sum of
+// head_dim terms of random sign about 1/3 each) by at most 2^-9 head_dim^(1/2), a probability by 2^-9 and the output by
+// 2^-9.
 double bound_of(const Shape& s, DType dtype, std::int64_t positions) {
   const double root = std::sqrt(static_cast<double>(s.head_dim));
   const double fp32 = (2 * (static_cast<double>(s.head_dim) + 3) * root + 2 * static_cast<double>(positions)) * 0x1p-23;
@@ -183,7 +185,8 @@ TEST_P(OpsAttention, NormsAndRotatesHeads) {
     for (std::int64_t d = 0; d < half; ++d) {
       const double a = x[static_cast<std::size_t>(h * 8 + d)] * factor * (static_cast<double>(d) + 1);
       const double b = x[static_cast<std::size_t>(h * 8 + d + half)] * factor * (static_cast<double>(d) + 5);
-      const double c = cosine[static_cast<std::size_t>(position * half + d)], sn = sine[static_cast<std::size_t>(position * half + d)];
+      const double c = cosine[static_cast<std::size_t>(position * half + d)],
+                   sn = sine[static_cast<std::size_t>(position * half + d)];
       // about ten roundings of fp32 on values below 32
       EXPECT_NEAR(qkv[static_cast<std::size_t>(h * 8 + d)], a * c - b * sn, 10 * 32 * 0x1p-24);
       EXPECT_NEAR(qkv[static_cast<std::size_t>(h * 8 + d + half)], b * c + a * sn, 10 * 32 * 0x1p-24);

@@ -22,8 +22,8 @@ class OpsCpu : public OpsTest {
     routed.ids.resize(static_cast<std::size_t>(tokens * top_k), -7);
     routed.weights.resize(routed.ids.size(), NAN);
     std::vector<float> scratch(static_cast<std::size_t>(tokens * ((experts + 15) / 16 * 16)));
-    ops->route_softmax_topk({logits.data(), tokens, experts, top_k, renormalise, routed.ids.data(), routed.weights.data(),
-                             scratch.data()});
+    ops->route_softmax_topk(
+        {logits.data(), tokens, experts, top_k, renormalise, routed.ids.data(), routed.weights.data(), scratch.data()});
     return routed;
   }
 };
@@ -37,7 +37,8 @@ TEST_P(OpsCpu, RmsNormMatchesDoublePrecision) {
     EXPECT_EQ(copy, x);
     for (std::int64_t i = 0; i < 3; ++i) {
       double squares = 0;
-      for (std::int64_t d = 0; d < width; ++d) squares += std::pow(double{x[static_cast<std::size_t>(i * width + d)]}, 2);
+      for (std::int64_t d = 0; d < width; ++d)
+        squares += std::pow(double{x[static_cast<std::size_t>(i * width + d)]}, 2);
       const double factor = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6);
       for (std::int64_t d = 0; d < width; ++d) {
         const double exact = x[static_cast<std::size_t>(i * width + d)] * factor * weight[static_cast<std::size_t>(d)];
@@ -81,7 +82,8 @@ TEST_P(OpsCpu, SiluIsAccurateFromEndToEnd) {
 
 TEST_P(OpsCpu, SiluKeepsLimitsAndNan) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const std::vector<float> gate_up{-1e30f, -200.0f, 0.0f, 200.0f, infinity, NAN, 1.0f, 2.0f, /*up*/ 1, 1, 1, 1, 1, 1, 1, 1};
+  const std::vector<float> gate_up{-1e30f,   -200.0f, 0.0f, 200.0f, infinity, NAN, 1.0f, 2.0f,
+                                   /*up*/ 1, 1,       1,    1,      1,        1,   1,    1};
   std::vector<float> y(8, -7);
   ops->silu_mul(gate_up.data(), 1, 8, y.data(), DType::f32);
   EXPECT_EQ(y[0], 0.0f);

@@ -70,7 +70,8 @@ TEST_P(OpsDense, MatchesDoublePrecisionForEverySizeAndDtype) {
   for (const Shape s : kShapes) {
     const std::vector<float> w = rounded(noise.vector(s.n * s.k)), bias = noise.vector(s.n);
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const auto weight = ops->prepare_dense({w.data(), DType::f32, {s.n, s.k}}, {bias.data(), DType::f32, {s.n}}, dtype);
+      const auto weight =
+          ops->prepare_dense({w.data(), DType::f32, {s.n, s.k}}, {bias.data(), DType::f32, {s.n}}, dtype);
       for (const std::int64_t m : kTokens) {
         std::vector<float> x = noise.vector(m * s.k);
         if (dtype == DType::bf16) x = rounded(x);
@@ -84,7 +85,8 @@ TEST_P(OpsDense, MatchesDoublePrecisionForEverySizeAndDtype) {
 TEST_P(OpsDense, AddsToWhatIsThere) {
   Noise noise(2);
   const Shape s{33, 64};
-  const std::vector<float> w = rounded(noise.vector(s.n * s.k)), bias = noise.vector(s.n), x = rounded(noise.vector(5 * s.k));
+  const std::vector<float> w = rounded(noise.vector(s.n * s.k)), bias = noise.vector(s.n),
+                           x = rounded(noise.vector(5 * s.k));
   const std::vector<float> start(static_cast<std::size_t>(5 * s.n), 3.0f);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto weight = ops->prepare_dense({w.data(), DType::f32, {s.n, s.k}}, {bias.data(), DType::f32, {s.n}}, dtype);
@@ -121,11 +123,13 @@ TEST_P(OpsDense, KeepsHalfPrecisionSourcesExact) {
   const std::int32_t ids[] = {16, 0, 5};
   std::vector<float> rows(3 * static_cast<std::size_t>(s.k));
   std::int64_t compared = 0;
-  for (const auto& [weight, halves, wide] : {std::tuple(&from_bf16, &bf16, &bf16_to_float), {&from_f16, &f16, &f16_to_float}}) {
+  for (const auto& [weight, halves, wide] :
+       {std::tuple(&from_bf16, &bf16, &bf16_to_float), {&from_f16, &f16, &f16_to_float}}) {
     ops->gather_rows(**weight, ids, 3, rows.data());
     for (std::int64_t i = 0; i < 3; ++i)
       for (std::int64_t k = 0; k < s.k; ++k, ++compared)
-        EXPECT_EQ(rows[static_cast<std::size_t>(i * s.k + k)], wide((*halves)[static_cast<std::size_t>(ids[i] * s.k + k)]));
+        EXPECT_EQ(rows[static_cast<std::size_t>(i * s.k + k)],
+                  wide((*halves)[static_cast<std::size_t>(ids[i] * s.k + k)]));
   }
   EXPECT_EQ(compared, 2 * 3 * s.k);
 }

@@ -37,7 +37,9 @@ class OpsTest : public ::testing::TestWithParam<CpuIsa> {
   std::unique_ptr<Ops> ops;
 };
 
-inline std::string isa_of(const ::testing::TestParamInfo<CpuIsa>& info) { return std::string(cpu_isa_name(info.param)); }
+inline std::string isa_of(const ::testing::TestParamInfo<CpuIsa>& info) {
+  return std::string(cpu_isa_name(info.param));
+}
 
 /// Uniform in [-1, 1), the same on every machine.
 class Noise {

@@ -45,10 +45,10 @@ TEST(Decoder, DemoModelMatchesTheReferenceWithF32) {
 }
 
 TEST(Decoder, DemoModelWithBf16IsWithinItsRoundings) {
-  // Each matrix product's input rounds to 8 bits: relative error uniform below 2^-9, so 2^-9 / sqrt(3) in the mean square.
-  // A layer has five such inputs on the way (norm, q or k, v, attention's output, norm or activated expert) and the head
-  // one; independent, they add in quadrature to sqrt(6 * 5 + 1) * 2^-9 / sqrt(3) = 6.3e-3 of a logit's size. The top logits
-  // are below 20 in size. Six deviations for some hundred values: 20 * 6.3e-3 * 6.
+  // Each matrix product's input rounds to 8 bits: relative error uniform below 2^-9, so 2^-9 / sqrt(3) in the mean
+  // square. A layer has five such inputs on the way (norm, q or k, v, attention's output, norm or activated expert) and
+  // the head one; independent, they add in quadrature to sqrt(6 * 5 + 1) * 2^-9 / sqrt(3) = 6.3e-3 of a logit's size.
+  // The top logits are below 20 in size. Six deviations for some hundred values: 20 * 6.3e-3 * 6.
   const double bound = 20 * std::sqrt(31.0) * 0x1p-9 / std::sqrt(3.0) * 6;
   const VerifyModelResult result = verify_model(demo_model(DType::bf16), kDemoReference, bound);
   EXPECT_EQ(result.logits_compared, (3 + 8 + 13 + 8 + 24) * 8);

@@ -22,8 +22,8 @@ TEST(Evaluate, OneWindowIsTheMeanOfThePromptsOwnValues) {
     const auto nll = prompt["nll"].get<std::vector<double>>();
     double mean = 0;
     for (const double value : nll) mean += value / static_cast<double>(nll.size());
-    const EvalResult result = evaluate(demo_model(DType::f32), prompt["prompt"].get<std::string>(),
-                                       static_cast<std::int64_t>(nll.size()));
+    const EvalResult result =
+        evaluate(demo_model(DType::f32), prompt["prompt"].get<std::string>(), static_cast<std::int64_t>(nll.size()));
     EXPECT_EQ(result.tokens, static_cast<std::int64_t>(nll.size()));
     EXPECT_NEAR(result.mean_nll, mean, 4e-4);  // two logits within 2e-4 each
     EXPECT_DOUBLE_EQ(result.perplexity, std::exp(result.mean_nll));

@@ -39,9 +39,15 @@ TEST(Utf8Stream, ReplacesWhatCanNeverBeACharacter) {
   EXPECT_EQ(joined(pieces_of("\xc0\xaf", 1)), sign + sign);
   EXPECT_EQ(joined(pieces_of("\xed\xa0\x80", 1)), sign + sign + sign);
   EXPECT_EQ(joined(pieces_of("\xf4\x90\x80\x80", 1)), sign + sign + sign + sign);
-  EXPECT_EQ(joined(pieces_of("\xe2\x82" "a", 1)), sign + "a");
+  EXPECT_EQ(joined(pieces_of("\xe2\x82"
+                             "a",
+                             1)),
+            sign + "a");
   EXPECT_EQ(joined(pieces_of("\xf0\x9f\x98", 1)), sign);
-  EXPECT_EQ(joined(pieces_of("\xff" "ok", 1)), sign + "ok");
+  EXPECT_EQ(joined(pieces_of("\xff"
+                             "ok",
+                             1)),
+            sign + "ok");
 }
 
 }  // namespace

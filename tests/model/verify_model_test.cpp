@@ -93,13 +93,22 @@ TEST(VerifyModel, SeesAWrongLikelihood) {
 TEST(VerifyModel, BadReferencesAreBadInput) {
   FixedModel model = good();
   for (const char* text : {
-           "", "{", "{}", "[]", "[1]", "[{}]", R"([{"prompt_ids": []}])",
-           R"([{"prompt_ids": [1]}])",                                                  // nothing to compare
+           "",
+           "{",
+           "{}",
+           "[]",
+           "[1]",
+           "[{}]",
+           R"([{"prompt_ids": []}])",
+           R"([{"prompt_ids": [1]}])",  // nothing to compare
            R"([{"prompt_ids": [1], "top_ids": [], "top_logits": [], "nll": [], "last_logits": null}])",
-           R"([{"prompt_ids": [4], "greedy_ids": [1]}])",                               // outside the vocabulary
-           R"([{"prompt_ids": [-1], "greedy_ids": [1]}])", R"([{"prompt_ids": [1.5], "greedy_ids": [1]}])",
-           R"([{"prompt_ids": [1], "greedy_ids": ["a"]}])", R"([{"prompt_ids": [1], "greedy_ids": 3}])",
-           R"([{"prompt_ids": [1, 2], "nll": [1, 2]}])", R"([{"prompt_ids": [1], "last_logits": [1, 2]}])",
+           R"([{"prompt_ids": [4], "greedy_ids": [1]}])",  // outside the vocabulary
+           R"([{"prompt_ids": [-1], "greedy_ids": [1]}])",
+           R"([{"prompt_ids": [1.5], "greedy_ids": [1]}])",
+           R"([{"prompt_ids": [1], "greedy_ids": ["a"]}])",
+           R"([{"prompt_ids": [1], "greedy_ids": 3}])",
+           R"([{"prompt_ids": [1, 2], "nll": [1, 2]}])",
+           R"([{"prompt_ids": [1], "last_logits": [1, 2]}])",
            R"([{"prompt_ids": [1, 2], "top_ids": [[1]], "top_logits": [[1]]}])",
            R"([{"prompt_ids": [1], "top_ids": [[1, 2]], "top_logits": [[1]]}])",
            R"([{"prompt_ids": [1], "top_ids": [[9]], "top_logits": [[1]]}])",

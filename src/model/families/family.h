@@ -15,14 +15,14 @@ namespace fourfold {
 
 /// One decoder layer. Norms are tensor names; projections are module names, to which ".weight" and ".bias" belong.
 struct LayerSpec {
-  std::string input_norm, post_norm;   // fp weights [hidden]
-  std::string q, k, v, o;              // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] twice, and o's transpose
+  std::string input_norm, post_norm;  // fp weights [hidden]
+  std::string q, k, v, o;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] twice, and o's transpose
   bool qkv_bias = false, o_bias = false;
-  std::string q_norm, k_norm;          // [head_dim], or empty: none
-  bool sparse = false;                 // experts, else a dense gated layer
-  std::string router;                  // sparse: module [experts, hidden]
-  std::string experts;                 // sparse: prefix for expert_reader
-  std::string gate, up, down;          // dense: modules of `dense_intermediate`
+  std::string q_norm, k_norm;  // [head_dim], or empty: none
+  bool sparse = false;         // experts, else a dense gated layer
+  std::string router;          // sparse: module [experts, hidden]
+  std::string experts;         // sparse: prefix for expert_reader
+  std::string gate, up, down;  // dense: modules of `dense_intermediate`
 };
 
 /// A whole decoder: rms-normed, rotary, grouped-query attention, gated feed-forward layers.
@@ -30,14 +30,14 @@ struct DecoderSpec {
   std::int64_t hidden = 0, vocabulary = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t experts = 0, top_k = 0, expert_intermediate = 0, dense_intermediate = 0;
   std::int64_t max_positions = 0;
-  std::int64_t rotary_dim = 0;         // even, <= head_dim
+  std::int64_t rotary_dim = 0;  // even, <= head_dim
   double rope_theta = 0;
   float eps = 0;
-  bool renormalise_top_k = false;      // softmax over all experts, then the chosen weights divided by their sum
+  bool renormalise_top_k = false;  // softmax over all experts, then the chosen weights divided by their sum
   Activation activation;
-  std::string embedding;               // tensor [vocabulary, hidden]
-  std::string final_norm;              // tensor [hidden]
-  std::string head;                    // module [vocabulary, hidden]; empty: the embedding
+  std::string embedding;   // tensor [vocabulary, hidden]
+  std::string final_norm;  // tensor [hidden]
+  std::string head;        // module [vocabulary, hidden]; empty: the embedding
   std::vector<LayerSpec> layers;
 };
 

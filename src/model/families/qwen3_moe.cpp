@@ -14,14 +14,16 @@ void check_sizes(const ModelConfig& config) {
   const auto need = [&](bool ok, const char* key, std::int64_t value, const char* rule) {
     check(ok, ErrorCode::bad_input, "{}: {} is {}: {}", config.file, key, value, rule);
   };
-  need(config.hidden > 0 && config.hidden % 8 == 0, "hidden_size", config.hidden, "a positive multiple of 8 is expected");
+  need(config.hidden > 0 && config.hidden % 8 == 0, "hidden_size", config.hidden,
+       "a positive multiple of 8 is expected");
   need(config.layers > 0, "num_hidden_layers", config.layers, "at least 1 is expected");
   need(config.vocabulary > 0 && config.vocabulary < (std::int64_t{1} << 31), "vocab_size", config.vocabulary,
        "1 .. 2^31 - 1 is expected");
   need(config.heads > 0, "num_attention_heads", config.heads, "at least 1 is expected");
   need(config.kv_heads > 0 && config.heads % config.kv_heads == 0, "num_key_value_heads", config.kv_heads,
        "a divisor of num_attention_heads is expected");
-  need(config.head_dim > 0 && config.head_dim % 2 == 0, "head_dim", config.head_dim, "a positive even number is expected");
+  need(config.head_dim > 0 && config.head_dim % 2 == 0, "head_dim", config.head_dim,
+       "a positive even number is expected");
   need(config.max_positions > 0, "max_position_embeddings", config.max_positions, "at least 1 is expected");
   bool any_sparse = false, any_dense = false;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
