@@ -35,10 +35,11 @@ std::map<std::string, std::vector<std::string>> read_index(const std::string& pa
           shown(value));
     const auto& file = value.get_ref<const std::string&>();
     // A name with a folder in it could reach any file of the machine.
-    const bool plain = !file.empty() && file[0] != '.' && file.find('/') == std::string::npos &&
-                       file.find('\\') == std::string::npos;
-    check(plain, ErrorCode::bad_input, "{}: weight_map '{}' names {}; only plain file names beside the index are allowed",
-          path, tensor, shown(value));
+    const bool plain =
+        !file.empty() && file[0] != '.' && file.find('/') == std::string::npos && file.find('\\') == std::string::npos;
+    check(plain, ErrorCode::bad_input,
+          "{}: weight_map '{}' names {}; only plain file names beside the index are allowed", path, tensor,
+          shown(value));
     files[file].push_back(tensor);
   }
   return files;
@@ -46,8 +47,9 @@ std::map<std::string, std::vector<std::string>> read_index(const std::string& pa
 
 const SafetensorsEntry* find_entry(const SafetensorsFile& file, std::string_view name) {
   const auto& entries = file.header().entries;
-  const auto at = std::lower_bound(entries.begin(), entries.end(), name,
-                                   [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  const auto at =
+      std::lower_bound(entries.begin(), entries.end(), name,
+                       [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
   return at != entries.end() && at->name == name ? &*at : nullptr;
 }
 
@@ -99,8 +101,8 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const std::string& path, bool
     const SafetensorsFile& file = *checkpoint->files_[f];
     const auto add = [&](const SafetensorsEntry& entry) {
       const auto index = static_cast<std::uint32_t>(&entry - file.header().entries.data());
-      found.push_back({{entry.name, names[f], entry.dtype, entry.shape, entry.bytes()},
-                       {static_cast<std::uint32_t>(f), index}});
+      found.push_back(
+          {{entry.name, names[f], entry.dtype, entry.shape, entry.bytes()}, {static_cast<std::uint32_t>(f), index}});
     };
     if (!indexed) {
       for (const SafetensorsEntry& entry : file.header().entries) add(entry);

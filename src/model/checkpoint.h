@@ -40,8 +40,8 @@ class TensorBytes {
 class Checkpoint {
  public:
   /// `path` is a folder or one .safetensors file. Every file's header and size is checked before anything is used;
-  /// absent files and tensors are listed all at once. With an index, exactly the tensors that it names exist, each in the
-  /// file that it names. Throws bad_input.
+  /// absent files and tensors are listed all at once. With an index, exactly the tensors that it names exist, each in
+  /// the file that it names. Throws bad_input.
   static std::shared_ptr<const Checkpoint> open(const std::string& path, bool memory_map = true);
   const std::string& path() const noexcept { return path_; }
   /// False when `path` is a single file: there is no config beside it to read.

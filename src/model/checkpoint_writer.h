@@ -42,8 +42,8 @@ class ShardWriter {
 /// "model.safetensors" for one shard, else "model-00002-of-00005.safetensors". `shard` counts from 0. Pure.
 std::string shard_name(std::size_t shard, std::size_t shards);
 
-/// Greedy: consecutive items share a shard while their bytes stay at or below `max_bytes`; an item above that has its own.
-/// Returns the first item of each shard. Pure.
+/// Greedy: consecutive items share a shard while their bytes stay at or below `max_bytes`; an item above that has its
+/// own. Returns the first item of each shard. Pure.
 std::vector<std::size_t> split_into_shards(std::span<const std::uint64_t> item_bytes, std::uint64_t max_bytes);
 
 }  // namespace fourfold

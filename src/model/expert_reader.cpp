@@ -233,8 +233,8 @@ ExpertLayerInfo describe_experts(const Checkpoint& checkpoint, const ModelConfig
     for (int projection : {kGate, kUp, kDown}) {
       const std::string module = names.module(prefix, expert, projection);
       const std::size_t absent_before = absent.size();
-      const LinearInfo info = probe_linear(checkpoint, config, module, rows_of(config, projection),
-                                           columns_of(config, projection), absent);
+      const LinearInfo info =
+          probe_linear(checkpoint, config, module, rows_of(config, projection), columns_of(config, projection), absent);
       if (absent.size() > absent_before) continue;
       if (first_module.empty()) {
         first_module = module;
@@ -272,15 +272,15 @@ void read_expert_f32(const Checkpoint& checkpoint, const ModelConfig& config, co
   const auto size = static_cast<std::size_t>(
       checked_mul(config.hidden, config.expert_intermediate, "read_expert_f32", ErrorCode::bad_input));
   for (const std::span<float>& span : out)
-    check(span.size() == size, ErrorCode::usage, "read_expert_f32: an output has {} elements instead of {}", span.size(),
-          size);
+    check(span.size() == size, ErrorCode::usage, "read_expert_f32: an output has {} elements instead of {}",
+          span.size(), size);
   if (is_gpt_oss(checkpoint, prefix)) {
     const std::unique_ptr<ExpertSource> source = expert_source(checkpoint, config, prefix);
     const ExpertMatrices matrices = source->expert(expert);
     const std::array<const MatrixSource*, 3> all{&matrices.gate, &matrices.up, &matrices.down};
     for (int projection : {kGate, kUp, kDown})
-      dequantize(*all[static_cast<std::size_t>(projection)], rows_of(config, projection), columns_of(config, projection),
-                 FormatSpec::mxfp4(), out[static_cast<std::size_t>(projection)].data());
+      dequantize(*all[static_cast<std::size_t>(projection)], rows_of(config, projection),
+                 columns_of(config, projection), FormatSpec::mxfp4(), out[static_cast<std::size_t>(projection)].data());
     return;
   }
   const ProjectionNames names = projection_names(checkpoint, prefix);

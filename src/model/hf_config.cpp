@@ -40,8 +40,8 @@ class Reader {
     std::string key;
     const Json* value = find(keys, key);
     if (value == nullptr) return fallback;
-    const bool fits = value->is_number_integer() &&
-                      (!value->is_number_unsigned() || value->get<std::uint64_t>() <= INT64_MAX);
+    const bool fits =
+        value->is_number_integer() && (!value->is_number_unsigned() || value->get<std::uint64_t>() <= INT64_MAX);
     const std::int64_t number = fits ? value->get<std::int64_t>() : 0;
     check(fits && number >= lowest && number <= highest, ErrorCode::bad_input,
           "{}: '{}' is {}; expected is an integer from {} to {}", file_, key, shown(*value), lowest, highest);
@@ -134,8 +134,8 @@ void check_products(const ModelConfig& config) {
   const auto product = [&](const char* what, std::initializer_list<std::int64_t> factors) {
     std::int64_t size = 8;  // bytes of the widest element
     const std::string text = config.file + ": " + what;
-    for (std::int64_t factor : factors) size = checked_mul(size, std::max<std::int64_t>(factor, 1), text.c_str(),
-                                                           ErrorCode::bad_input);
+    for (std::int64_t factor : factors)
+      size = checked_mul(size, std::max<std::int64_t>(factor, 1), text.c_str(), ErrorCode::bad_input);
   };
   product("vocab_size x hidden_size", {config.vocabulary, config.hidden});
   product("layers x experts x 3 x moe_intermediate_size x hidden_size",
@@ -189,7 +189,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file, s
   config.rope = rope_of(body, reader, file);
   config.norm_topk_prob = reader.boolean({"norm_topk_prob"}, false);
   config.attention_bias = reader.boolean({"attention_bias"}, false);
-  config.tie_word_embeddings = reader.boolean({"tie_word_embeddings"}, root.value("tie_word_embeddings", Json(false)) == true);
+  config.tie_word_embeddings =
+      reader.boolean({"tie_word_embeddings"}, root.value("tie_word_embeddings", Json(false)) == true);
   config.mlp_only_layers = layer_list(body, "mlp_only_layers", file);
   config.decoder_sparse_step = reader.integer({"decoder_sparse_step"}, 1, 1, kMaxLayers);
   config.first_dense_layers = reader.integer({"first_k_dense_replace"}, 0, 0, kMaxLayers);
@@ -259,9 +260,10 @@ void check_runnable(const ModelConfig& config, std::span<const std::string> know
         "{}: 'partial_rotary_factor' is {}; expected is 1", config.file, config.rope.partial_rotary_factor);
   check(config.hidden_act == "silu", ErrorCode::bad_input, "{}: 'hidden_act' is '{}'; expected is 'silu'", config.file,
         config.hidden_act);
-  check(!config.sliding_window || *config.sliding_window >= config.max_positions, ErrorCode::bad_input,
-        "{}: 'sliding_window' is {}; attention over a window shorter than 'max_position_embeddings' {} is not supported",
-        config.file, config.sliding_window.value_or(0), config.max_positions);
+  check(
+      !config.sliding_window || *config.sliding_window >= config.max_positions, ErrorCode::bad_input,
+      "{}: 'sliding_window' is {}; attention over a window shorter than 'max_position_embeddings' {} is not supported",
+      config.file, config.sliding_window.value_or(0), config.max_positions);
 }
 
 }  // namespace fourfold

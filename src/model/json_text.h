@@ -10,8 +10,8 @@ namespace fourfold {
 /// Longest config or index that is read.
 inline constexpr std::uint64_t kMaxJsonBytes = 256u << 20;
 
-/// The text as JSON. Throws bad_input naming `file` and the byte for anything that is not JSON, for a duplicate key, and
-/// for more than 100 levels. Pure.
+/// The text as JSON. Throws bad_input naming `file` and the byte for anything that is not JSON, for a duplicate key,
+/// and for more than 100 levels. Pure.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 /// read_text_file and parse_json.

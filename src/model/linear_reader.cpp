@@ -41,7 +41,8 @@ void check_dtype(const Checkpoint& checkpoint, const TensorInfo& tensor, std::in
   std::string names;
   for (DType dtype : allowed) names += (names.empty() ? "" : " or ") + std::string(dtype_name(dtype));
   check(std::find(allowed.begin(), allowed.end(), tensor.dtype) != allowed.end(), ErrorCode::bad_input,
-        "{}: tensor '{}' has dtype {}; expected is {}", checkpoint.path(), tensor.name, dtype_name(tensor.dtype), names);
+        "{}: tensor '{}' has dtype {}; expected is {}", checkpoint.path(), tensor.name, dtype_name(tensor.dtype),
+        names);
 }
 
 void check_one_element(const Checkpoint& checkpoint, const TensorInfo& tensor) {
@@ -62,8 +63,8 @@ std::int64_t group_size_of(const Checkpoint& checkpoint, const ModelConfig& conf
   }
   const std::int64_t expected = group == 0 ? 1 : ceil_div(k, group);
   check(groups == expected, ErrorCode::bad_input,
-        "{}: tensor '{}' has {} groups a row; {} columns in groups of {} need {}", checkpoint.path(), scales.name, groups,
-        k, group == 0 ? k : group, expected);
+        "{}: tensor '{}' has {} groups a row; {} columns in groups of {} need {}", checkpoint.path(), scales.name,
+        groups, k, group == 0 ? k : group, expected);
   return group;
 }
 
@@ -235,16 +236,15 @@ QuantizedMatrix repack(const Checkpoint& checkpoint, const ModelConfig& config, 
                                   info.format.group_size, name);
   } else if (info.layout == WeightLayout::gptq) {
     const bool plain = config.quantization && config.quantization->checkpoint_format == "gptq_v2";
-    matrix = from_gptq({view_or_absent(checkpoint, parts.qweight, held[0]),
-                        view_or_absent(checkpoint, parts.qzeros, held[1]),
-                        view_or_absent(checkpoint, parts.scales, held[2]),
-                        view_or_absent(checkpoint, parts.g_idx, held[3])},
-                       info.format.group_size, plain ? GptqZeros::plain : GptqZeros::minus_one, name);
+    matrix = from_gptq(
+        {view_or_absent(checkpoint, parts.qweight, held[0]), view_or_absent(checkpoint, parts.qzeros, held[1]),
+         view_or_absent(checkpoint, parts.scales, held[2]), view_or_absent(checkpoint, parts.g_idx, held[3])},
+        info.format.group_size, plain ? GptqZeros::plain : GptqZeros::minus_one, name);
   } else {
-    matrix = from_awq({view_or_absent(checkpoint, parts.qweight, held[0]),
-                       view_or_absent(checkpoint, parts.qzeros, held[1]),
-                       view_or_absent(checkpoint, parts.scales, held[2])},
-                      info.format.group_size, name);
+    matrix =
+        from_awq({view_or_absent(checkpoint, parts.qweight, held[0]), view_or_absent(checkpoint, parts.qzeros, held[1]),
+                  view_or_absent(checkpoint, parts.scales, held[2])},
+                 info.format.group_size, name);
   }
   if (!info.format.zero_points && matrix.spec.zero_points)
     check(drop_symmetric_zero_points(matrix), ErrorCode::bad_input,
@@ -324,8 +324,7 @@ std::string_view weight_layout_name(WeightLayout layout) noexcept {
   return "unknown";
 }
 
-void check_shape(const Checkpoint& checkpoint, const TensorInfo& tensor,
-                 std::initializer_list<std::int64_t> expected) {
+void check_shape(const Checkpoint& checkpoint, const TensorInfo& tensor, std::initializer_list<std::int64_t> expected) {
   check(std::equal(tensor.shape.begin(), tensor.shape.end(), expected.begin(), expected.end()), ErrorCode::bad_input,
         "{}: tensor '{}' has shape {}; expected is {}", checkpoint.path(), tensor.name, shape_text(tensor.shape),
         shape_text(std::vector<std::int64_t>(expected)));
@@ -334,8 +333,8 @@ void check_shape(const Checkpoint& checkpoint, const TensorInfo& tensor,
 void check_declared(const ModelConfig& config, const std::string& module, WeightLayout layout) {
   if (layout == WeightLayout::plain) return;
   check(config.quantization.has_value(), ErrorCode::bad_input,
-        "{}: '{}' is stored as {}, but neither quantization_config nor hf_quant_config.json says so", config.file, module,
-        weight_layout_name(layout));
+        "{}: '{}' is stored as {}, but neither quantization_config nor hf_quant_config.json says so", config.file,
+        module, weight_layout_name(layout));
   check(!config.quantization->ignores(module), ErrorCode::bad_input,
         "{}: '{}' is on the list of modules that are not quantised, but is stored as {}", config.quantization->file,
         module, weight_layout_name(layout));
@@ -367,7 +366,7 @@ LinearInfo probe_linear(const Checkpoint& checkpoint, const ModelConfig& config,
     info = probe_weight(checkpoint, config, module, parts, rows, k, absent);
   } else {
     const bool scaled = parts.weight_scale != nullptr || parts.scales != nullptr;
-    absent.push_back(module + (parts.scales != nullptr  ? ".qweight"
+    absent.push_back(module + (parts.scales != nullptr                     ? ".qweight"
                                : scaled && parts.weight_scale_2 == nullptr ? ".weight_packed"
                                                                            : ".weight"));
     return info;

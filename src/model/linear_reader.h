@@ -19,15 +19,15 @@ namespace fourfold {
 
 /// How one linear layer, or all experts of a layer, are stored.
 enum class WeightLayout : std::uint8_t {
-  plain,           ///< bf16, f16 or f32 [N, K]
-  fp8_block,       ///< E4M3 [N, K], one fp32 scale per block of 128 x 128
+  plain,      ///< bf16, f16 or f32 [N, K]
+  fp8_block,  ///< E4M3 [N, K], one fp32 scale per block of 128 x 128
   modelopt_nvfp4,
   compressed_nvfp4,
   compressed_mxfp4,
   compressed_int4,
   gptq,
   awq,
-  gpt_oss_mxfp4,   ///< all experts in one tensor, gate and up rows interleaved
+  gpt_oss_mxfp4,  ///< all experts in one tensor, gate and up rows interleaved
 };
 /// "plain", "fp8 block-scaled", "ModelOpt", "compressed-tensors", "GPTQ", "AWQ", "gpt-oss". Pure.
 std::string_view weight_layout_name(WeightLayout layout) noexcept;
@@ -35,14 +35,14 @@ std::string_view weight_layout_name(WeightLayout layout) noexcept;
 /// One linear layer `module` ("model.layers.0.mlp.experts.3.up_proj").
 struct LinearInfo {
   WeightLayout layout = WeightLayout::plain;
-  FormatSpec format;                   ///< when quantised()
-  DType source_dtype = DType::bf16;    ///< of the weights when not quantised: bf16, f16, f32, f8_e4m3
+  FormatSpec format;                 ///< when quantised()
+  DType source_dtype = DType::bf16;  ///< of the weights when not quantised: bf16, f16, f32, f8_e4m3
   bool quantised() const noexcept { return layout != WeightLayout::plain && layout != WeightLayout::fp8_block; }
 };
 
 /// Decides how `module` with logical shape [rows, k] is stored, from what the file holds, and checks that against
-/// config.quantization. Throws bad_input: tensors absent (all are listed), shape or dtype wrong, conflict with the config;
-/// unsupported: act-order, gptq_v2, other bit widths, by name. Reads headers only.
+/// config.quantization. Throws bad_input: tensors absent (all are listed), shape or dtype wrong, conflict with the
+/// config; unsupported: act-order, gptq_v2, other bit widths, by name. Reads headers only.
 LinearInfo describe_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
                            std::int64_t rows, std::int64_t k);
 /// The matrix as fp32 [rows, k], dequantised when it is quantised. For routers and dense layers of any layout.

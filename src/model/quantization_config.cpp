@@ -68,7 +68,8 @@ void read_config_groups(const Json& object, const std::string& file, Quantizatio
     check(group.is_object(), ErrorCode::bad_input, "{} is {}; expected is an object", where, shown(group));
     const Json* weights = find(group, "weights");
     if (weights == nullptr) continue;
-    check(weights->is_object(), ErrorCode::bad_input, "{}.weights is {}; expected is an object", where, shown(*weights));
+    check(weights->is_object(), ErrorCode::bad_input, "{}.weights is {}; expected is an object", where,
+          shown(*weights));
     QuantizationConfig scheme;
     scheme.bits = integer_of(*weights, "num_bits", 0, where);
     scheme.symmetric = boolean_of(*weights, "symmetric", true, where);
@@ -191,8 +192,8 @@ QuantizationConfig parse_quantization_config(const nlohmann::json& object, const
   config.checkpoint_format = text_of(object, config.method == "awq" ? "version" : "checkpoint_format", file);
   if (const Json* block = find(object, "weight_block_size")) {
     const bool ok = block->is_array() && block->size() == 2 && (*block)[0].is_number_unsigned() &&
-                    (*block)[1].is_number_unsigned() && (*block)[0] > 0 && (*block)[1] > 0 &&
-                    (*block)[0] < 65536 && (*block)[1] < 65536;
+                    (*block)[1].is_number_unsigned() && (*block)[0] > 0 && (*block)[1] > 0 && (*block)[0] < 65536 &&
+                    (*block)[1] < 65536;
     check(ok, ErrorCode::bad_input, "{}: 'weight_block_size' is {}; expected are two positive integers", file,
           shown(*block));
     config.weight_block_size = {(*block)[0].get<std::int64_t>(), (*block)[1].get<std::int64_t>()};

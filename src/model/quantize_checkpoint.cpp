@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 /// What becomes of one source tensor.
 struct Item {
   enum class Kind { copy, widen, quantise, matrix_shape } kind = Kind::copy;
-  std::string source;                  // tensor (copy) or module
-  std::int64_t rows = 0, k = 0;        // of a matrix
+  std::string source;            // tensor (copy) or module
+  std::int64_t rows = 0, k = 0;  // of a matrix
   std::uint64_t source_bytes = 0;
   std::vector<PlannedTensor> outputs;
   std::uint64_t bytes() const {
@@ -59,7 +59,8 @@ std::string expert_module(const std::string& name) {
 bool ends_with_scale_of_fp8(const Checkpoint& checkpoint, const std::string& name) {
   for (const char* ending : {".weight_scale_inv", ".weight_scale"})
     if (name.ends_with(ending)) {
-      const TensorInfo* weight = checkpoint.find(name.substr(0, name.size() - std::string_view(ending).size()) + ".weight");
+      const TensorInfo* weight =
+          checkpoint.find(name.substr(0, name.size() - std::string_view(ending).size()) + ".weight");
       if (weight != nullptr && weight->dtype == DType::f8_e4m3) return true;
     }
   return false;
@@ -73,8 +74,9 @@ void check_not_quantised(const Checkpoint& checkpoint, const ModelConfig& config
     const bool packed = tensor.name.ends_with(".weight_packed") || tensor.name.ends_with(".qweight") ||
                         tensor.name.ends_with("_proj_blocks") ||
                         (!expert_module(tensor.name).empty() && tensor.dtype == DType::u8);
-    check(!packed, ErrorCode::unsupported, "{}: already quantised: tensor '{}'; quantise the original checkpoint instead",
-          checkpoint.path(), tensor.name);
+    check(!packed, ErrorCode::unsupported,
+          "{}: already quantised: tensor '{}'; quantise the original checkpoint instead", checkpoint.path(),
+          tensor.name);
   }
 }
 
@@ -118,8 +120,8 @@ std::vector<Item> plan_items(const Checkpoint& checkpoint, const ModelConfig& co
   return items;
 }
 
-/// Items of a shard so that every tensor starts at a multiple of its element size: an item whose bytes are a multiple of 8
-/// disturbs nobody behind it. Only weight_shape needs 8, and is an item of 16 bytes.
+/// Items of a shard so that every tensor starts at a multiple of its element size: an item whose bytes are a multiple
+/// of 8 disturbs nobody behind it. Only weight_shape needs 8, and is an item of 16 bytes.
 void order_for_alignment(std::span<Item> items) {
   const auto rank = [](const Item& item) {
     const std::uint64_t bytes = item.bytes();
@@ -286,8 +288,8 @@ CheckpointLayout chosen_layout(const QuantizeOptions& options) {
       options.layout.value_or(nvfp4 ? CheckpointLayout::modelopt : CheckpointLayout::compressed_tensors);
   check(nvfp4 || layout != CheckpointLayout::modelopt, ErrorCode::usage,
         "layout modelopt is for nvfp4; {} is written as compressed-tensors", weight_format_name(options.format.format));
-  check(nvfp4 || !options.four_over_six, ErrorCode::usage, "four over six is a choice of nvfp4 blocks; the format is {}",
-        weight_format_name(options.format.format));
+  check(nvfp4 || !options.four_over_six, ErrorCode::usage,
+        "four over six is a choice of nvfp4 blocks; the format is {}", weight_format_name(options.format.format));
   return layout;
 }
 

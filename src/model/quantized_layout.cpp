@@ -49,7 +49,8 @@ std::vector<PlannedTensor> quantized_tensors(const std::string& module, std::int
             {module + ".weight_scale", DType::f8_e4m3, {rows, groups}},
             {module + ".weight_packed", DType::u8, {rows, k / 2}}};
   if (spec.format == WeightFormat::mxfp4)
-    return {{module + ".weight_scale", DType::u8, {rows, groups}}, {module + ".weight_packed", DType::u8, {rows, k / 2}}};
+    return {{module + ".weight_scale", DType::u8, {rows, groups}},
+            {module + ".weight_packed", DType::u8, {rows, k / 2}}};
   std::vector<PlannedTensor> tensors{{module + ".weight_shape", DType::i64, {2}},
                                      {module + ".weight_packed", DType::i32, {rows, ceil_div(k, 8)}}};
   if (spec.zero_points) tensors.push_back({module + ".weight_zero_point", DType::i32, {ceil_div(rows, 8), groups}});

@@ -19,8 +19,8 @@ std::vector<PlannedTensor> quantized_tensors(const std::string& module, std::int
                                              const FormatSpec& spec, CheckpointLayout layout);
 /// The bytes of those tensors.
 std::vector<std::vector<std::byte>> quantized_bytes(const QuantizedMatrix& matrix, CheckpointLayout layout);
-/// The fp32 reciprocal r that compressed-tensors stores for a global scale: readers use 1 / r, rounded to fp32. Where an
-/// r within one unit of 1 / global gives exactly `global`, that one; else the nearest fp32 to 1 / global. Pure.
+/// The fp32 reciprocal r that compressed-tensors stores for a global scale: readers use 1 / r, rounded to fp32. Where
+/// an r within one unit of 1 / global gives exactly `global`, that one; else the nearest fp32 to 1 / global. Pure.
 float reciprocal_global(float global);
 /// The global scale that a reader of `layout` reconstructs. Pure.
 float read_back_global(float global, CheckpointLayout layout);

@@ -151,7 +151,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    fail(ErrorCode::bad_input, "{}: the header is not JSON, at its byte {}: {}", file_, position, shown_name(error.what()));
+    fail(ErrorCode::bad_input, "{}: the header is not JSON, at its byte {}: {}", file_, position,
+         shown_name(error.what()));
   }
 
  private:
@@ -217,8 +218,7 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
 /// Bytes that dtype and shape ask for.
 std::uint64_t expected_bytes(const SafetensorsEntry& entry, const std::string& where) {
   std::int64_t elements = 1;
-  for (std::int64_t extent : entry.shape)
-    elements = checked_mul(elements, extent, where.c_str(), ErrorCode::bad_input);
+  for (std::int64_t extent : entry.shape) elements = checked_mul(elements, extent, where.c_str(), ErrorCode::bad_input);
   const std::int64_t bits = checked_mul(elements, dtype_bits(entry.dtype), where.c_str(), ErrorCode::bad_input);
   check(bits % 8 == 0, ErrorCode::bad_input, "{}: {} elements of {} do not fill whole bytes", where, elements,
         dtype_name(entry.dtype));
@@ -237,19 +237,18 @@ void check_ranges(const SafetensorsHeader& header, std::uint64_t data_bytes, std
   for (std::uint32_t index : order) {
     const SafetensorsEntry& entry = header.entries[index];
     check(entry.begin == at && entry.end >= entry.begin, ErrorCode::bad_input,
-          "{}: tensor '{}': data_offsets [{}, {}] should start at {}, where the tensor before it ends, and not end before "
+          "{}: tensor '{}': data_offsets [{}, {}] should start at {}, where the tensor before it ends, and not end "
+          "before "
           "that",
           file, shown_name(entry.name), entry.begin, entry.end, at);
-    const std::uint64_t expected =
-        expected_bytes(entry, fmt::format("{}: tensor '{}'", file, shown_name(entry.name)));
+    const std::uint64_t expected = expected_bytes(entry, fmt::format("{}: tensor '{}'", file, shown_name(entry.name)));
     check(expected == entry.bytes(), ErrorCode::bad_input,
           "{}: tensor '{}': data_offsets [{}, {}] hold {} bytes, but its shape and dtype {} need {}", file,
           shown_name(entry.name), entry.begin, entry.end, entry.bytes(), dtype_name(entry.dtype), expected);
     at = entry.end;
   }
-  check(at == data_bytes, ErrorCode::bad_input,
-        "{}: the tensors cover {} bytes of data, but the file has {}; it is {}", file, at, data_bytes,
-        data_bytes < at ? "cut short" : "longer than its header says");
+  check(at == data_bytes, ErrorCode::bad_input, "{}: the tensors cover {} bytes of data, but the file has {}; it is {}",
+        file, at, data_bytes, data_bytes < at ? "cut short" : "longer than its header says");
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;       ///< by name, names unique
+  std::vector<SafetensorsEntry> entries;  ///< by name, names unique
   std::map<std::string, std::string> metadata;
-  std::uint64_t data_start = 0;                ///< offset of the data section in the file
+  std::uint64_t data_start = 0;  ///< offset of the data section in the file
 };
 
 /// Checks and parses a header. `prefix` is the start of the file: the length word and at least the whole header when
@@ -55,8 +55,8 @@ class SafetensorsFile {
   ~SafetensorsFile();
   const SafetensorsHeader& header() const noexcept { return header_; }
   const std::string& path() const noexcept { return path_; }
-  /// Copies `out.size()` bytes of the entry from byte `offset` of the tensor. Throws bad_input past the tensor's end and
-  /// when the file has shrunk since open().
+  /// Copies `out.size()` bytes of the entry from byte `offset` of the tensor. Throws bad_input past the tensor's end
+  /// and when the file has shrunk since open().
   void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
   /// The entry's bytes in the mapping, of any alignment, or an empty span without one (or for an empty tensor). Throws
   /// bad_input when the file has shrunk since open(). Valid as long as this object.

@@ -39,7 +39,9 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-inline std::string data_folder(const std::string& name) { return std::string(FOURFOLD_SOURCE_DIR "/tests/data/") + name; }
+inline std::string data_folder(const std::string& name) {
+  return std::string(FOURFOLD_SOURCE_DIR "/tests/data/") + name;
+}
 inline std::string demo_folder() { return FOURFOLD_SOURCE_DIR "/models/moe-13m"; }
 
 inline void write_bytes(const std::string& path, const std::string& bytes) {

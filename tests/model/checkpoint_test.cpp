@@ -76,7 +76,8 @@ TEST(Checkpoint, TheIndexIsAnAllowListPerFile) {
 TEST(Checkpoint, AllAbsentFilesAreListedAtOnce) {
   const TemporaryFolder folder;
   write_index(folder.string(), {{"a", "one.safetensors"}, {"b", "two.safetensors"}});
-  expect_error(ErrorCode::bad_input, {"one.safetensors", "two.safetensors"}, [&] { Checkpoint::open(folder.string()); });
+  expect_error(ErrorCode::bad_input, {"one.safetensors", "two.safetensors"},
+               [&] { Checkpoint::open(folder.string()); });
 }
 
 TEST(Checkpoint, AllAbsentTensorsAreListedAtOnce) {

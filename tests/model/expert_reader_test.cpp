@@ -173,8 +173,8 @@ void expect_gpt_oss_decodes(const std::string& folder, const RawTensors& raw, bo
     return static_cast<float>(e2m1_at(bytes_at(raw, base + "." + proj + "_blocks"), position) * oracle::e8m0(exponent));
   };
   const auto bias = [&](const char* proj, std::int64_t index) {
-    return static_cast<float>(oracle::value_of(
-        oracle::kBf16, value_at<std::uint16_t>(bytes_at(raw, base + "." + proj + "_bias"), index)));
+    return static_cast<float>(
+        oracle::value_of(oracle::kBf16, value_at<std::uint16_t>(bytes_at(raw, base + "." + proj + "_bias"), index)));
   };
   std::int64_t different = 0;
   for (std::int64_t e = 0; e < kExperts; ++e) {
@@ -204,7 +204,8 @@ void expect_gpt_oss_decodes(const std::string& folder, const RawTensors& raw, bo
 
 TEST(ExpertReader, GptOssDecodesInBothReadModes) {
   const std::string folder = data_folder("tiny_quant/mxfp4_gpt_oss");
-  for (bool memory_map : {true, false}) expect_gpt_oss_decodes(folder, load_raw(folder + "/model.safetensors"), memory_map);
+  for (bool memory_map : {true, false})
+    expect_gpt_oss_decodes(folder, load_raw(folder + "/model.safetensors"), memory_map);
 }
 
 TEST(ExpertReader, ExponentBytesMeanTheSameUnderBothDtypes) {
@@ -232,29 +233,27 @@ void expect_refused(const std::string& source, const std::function<void(Editable
 }
 
 TEST(ExpertReader, SixDamagedGlobalScalesAreRefused) {
-  for (const auto& [folder, ending] : {std::pair{"nvfp4_modelopt", "weight_scale_2"},
-                                       std::pair{"nvfp4_compressed_tensors", "weight_global_scale"}}) {
+  for (const auto& [folder, ending] :
+       {std::pair{"nvfp4_modelopt", "weight_scale_2"}, std::pair{"nvfp4_compressed_tensors", "weight_global_scale"}}) {
     const std::string name = std::string(kPrefix) + ".3.up_proj." + ending;
     for (float value : {0.0f, 1e-40f, NAN, -1.0f, INFINITY}) {
       SCOPED_TRACE(value);
-      expect_refused(
-          folder, [&](Editable& model) { model.tensors[name].bytes = bytes_of({value}); }, ErrorCode::bad_input,
-          {name, "normal positive"});
+      expect_refused(folder, [&](Editable& model) { model.tensors[name].bytes = bytes_of({value}); },
+                     ErrorCode::bad_input, {name, "normal positive"});
     }
-    expect_refused(
-        folder, [&](Editable& model) { model.tensors.erase(name); }, ErrorCode::bad_input, {name, "absent"});
+    expect_refused(folder, [&](Editable& model) { model.tensors.erase(name); }, ErrorCode::bad_input, {name, "absent"});
   }
 }
 
 TEST(ExpertReader, EveryMissingTensorIsListed) {
-  const std::string a = std::string(kPrefix) + ".1.gate_proj.weight_scale", b = std::string(kPrefix) + ".4.down_proj.weight",
+  const std::string a = std::string(kPrefix) + ".1.gate_proj.weight_scale",
+                    b = std::string(kPrefix) + ".4.down_proj.weight",
                     c = std::string(kPrefix) + ".5.up_proj.weight_scale_2";
-  expect_refused(
-      "nvfp4_modelopt",
-      [&](Editable& model) {
-        for (const auto& name : {a, b, c}) model.tensors.erase(name);
-      },
-      ErrorCode::bad_input, {a, b, c});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& model) {
+                   for (const auto& name : {a, b, c}) model.tensors.erase(name);
+                 },
+                 ErrorCode::bad_input, {a, b, c});
 }
 
 TEST(ExpertReader, ActivationScalesAreNotNeeded) {
@@ -263,64 +262,68 @@ TEST(ExpertReader, ActivationScalesAreNotNeeded) {
   std::size_t erased = std::erase_if(model.tensors, [](const auto& t) { return t.first.ends_with(".input_scale"); });
   EXPECT_EQ(erased, 36u);
   model.save(folder.string());
-  EXPECT_TRUE(describe_experts(*Checkpoint::open(folder.string()), load_model_config(folder.string()), kPrefix).quantised);
+  EXPECT_TRUE(
+      describe_experts(*Checkpoint::open(folder.string()), load_model_config(folder.string()), kPrefix).quantised);
 }
 
 TEST(ExpertReader, WhatDisagreesIsRefused) {
   const std::string gate = std::string(kPrefix) + ".2.gate_proj";
   const ErrorCode bad = ErrorCode::bad_input;
   // Bytes without a linear meaning under a scheme of linear scales.
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.tensors[gate + ".weight_scale"].dtype = "U8"; }, bad,
-      {gate + ".weight_scale", "U8"});
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.tensors[gate + ".weight_scale"].shape = {128, 2}; }, bad, {"[64, 4]"});
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.tensors[gate + ".weight"].shape = {32, 64}; }, bad, {"[64, 32]"});
+  expect_refused("nvfp4_modelopt", [&](Editable& m) { m.tensors[gate + ".weight_scale"].dtype = "U8"; }, bad,
+                 {gate + ".weight_scale", "U8"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) {
+                   m.tensors[gate + ".weight_scale"].shape = {128, 2};
+                 },
+                 bad, {"[64, 4]"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) {
+                   m.tensors[gate + ".weight"].shape = {32, 64};
+                 },
+                 bad, {"[64, 32]"});
   // The scheme says another layout, or none.
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.config["quantization_config"]["quant_method"] = "compressed-tensors"; }, bad,
-      {"compressed-tensors", "ModelOpt"});
-  expect_refused(
-      "int4_gptq", [&](Editable& m) { m.config["quantization_config"]["quant_method"] = "awq"; }, bad,
-      {"'awq'", "GPTQ"});
-  expect_refused(
-      "int4_awq", [&](Editable& m) { m.config.erase("quantization_config"); }, bad, {"quantization_config"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) { m.config["quantization_config"]["quant_method"] = "compressed-tensors"; }, bad,
+                 {"compressed-tensors", "ModelOpt"});
+  expect_refused("int4_gptq", [&](Editable& m) { m.config["quantization_config"]["quant_method"] = "awq"; }, bad,
+                 {"'awq'", "GPTQ"});
+  expect_refused("int4_awq", [&](Editable& m) { m.config.erase("quantization_config"); }, bad, {"quantization_config"});
   // Packed although the list says not.
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.config["quantization_config"]["ignore"].push_back("*experts*"); }, bad,
-      {"not quantised"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) { m.config["quantization_config"]["ignore"].push_back("*experts*"); }, bad,
+                 {"not quantised"});
   // Group sizes.
-  expect_refused(
-      "int4_awq", [&](Editable& m) { m.config["quantization_config"]["group_size"] = 16; }, bad, {"groups of 16"});
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.config["quantization_config"]["group_size"] = 32; }, bad, {"group size 32"});
-  expect_refused(
-      "int4_gptq", [&](Editable& m) { m.config["quantization_config"]["bits"] = 8; }, ErrorCode::unsupported, {"8 bits"});
+  expect_refused("int4_awq", [&](Editable& m) { m.config["quantization_config"]["group_size"] = 16; }, bad,
+                 {"groups of 16"});
+  expect_refused("nvfp4_modelopt", [&](Editable& m) { m.config["quantization_config"]["group_size"] = 32; }, bad,
+                 {"group size 32"});
+  expect_refused("int4_gptq", [&](Editable& m) { m.config["quantization_config"]["bits"] = 8; }, ErrorCode::unsupported,
+                 {"8 bits"});
   // Two meanings at once.
-  expect_refused(
-      "nvfp4_modelopt", [&](Editable& m) { m.tensors[gate + ".weight_packed"] = m.tensors[gate + ".weight"]; }, bad,
-      {"ambiguous"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) { m.tensors[gate + ".weight_packed"] = m.tensors[gate + ".weight"]; }, bad,
+                 {"ambiguous"});
   // Sizes of the config against the tensors.
   expect_refused("nvfp4_modelopt", [&](Editable& m) { m.config["moe_intermediate_size"] = 128; }, bad, {"[128, 32]"});
-  expect_refused("nvfp4_modelopt", [&](Editable& m) { m.config["num_local_experts"] = 8; }, bad, {"experts.6", "experts.7"});
+  expect_refused("nvfp4_modelopt", [&](Editable& m) { m.config["num_local_experts"] = 8; }, bad,
+                 {"experts.6", "experts.7"});
 }
 
 TEST(ExpertReader, ActOrderIsRefusedByName) {
   const std::string name = std::string(kPrefix) + ".0.up_proj.g_idx";
-  expect_refused(
-      "int4_gptq",
-      [&](Editable& m) {
-        std::string& bytes = m.tensors[name].bytes;
-        std::swap_ranges(bytes.begin(), bytes.begin() + 4, bytes.begin() + 4 * 40);
-      },
-      ErrorCode::unsupported, {"act-order"});
+  expect_refused("int4_gptq",
+                 [&](Editable& m) {
+                   std::string& bytes = m.tensors[name].bytes;
+                   std::swap_ranges(bytes.begin(), bytes.begin() + 4, bytes.begin() + 4 * 40);
+                 },
+                 ErrorCode::unsupported, {"act-order"});
 }
 
 TEST(ExpertReader, AZeroPointThatContradictsTheConfigIsRefused) {
-  expect_refused(
-      "int4_gptq", [&](Editable& m) { m.tensors[std::string(kPrefix) + ".0.up_proj.qzeros"].bytes[0] = '\x12'; },
-      ErrorCode::bad_input, {"symmetric"});
+  expect_refused("int4_gptq",
+                 [&](Editable& m) { m.tensors[std::string(kPrefix) + ".0.up_proj.qzeros"].bytes[0] = '\x12'; },
+                 ErrorCode::bad_input, {"symmetric"});
 }
 
 TEST(ExpertReader, UnquantisedExpertsReadAsTheyAre) {
@@ -430,14 +433,13 @@ TEST(ExpertReader, APackedRouterOnTheExcludeListIsAConflict) {
 
 TEST(ExpertReader, ExpertsOfOneLayerMustBeStoredAlike) {
   const std::string module = std::string(kPrefix) + ".5.down_proj";
-  expect_refused(
-      "nvfp4_modelopt",
-      [&](Editable& m) {
-        m.tensors.erase(module + ".weight_scale");
-        m.tensors.erase(module + ".weight_scale_2");
-        m.tensors[module + ".weight"] = {"BF16", {kSize, kSize}, std::string(kSize * kSize * 2, '\0')};
-      },
-      ErrorCode::unsupported, {module, "alike"});
+  expect_refused("nvfp4_modelopt",
+                 [&](Editable& m) {
+                   m.tensors.erase(module + ".weight_scale");
+                   m.tensors.erase(module + ".weight_scale_2");
+                   m.tensors[module + ".weight"] = {"BF16", {kSize, kSize}, std::string(kSize * kSize * 2, '\0')};
+                 },
+                 ErrorCode::unsupported, {module, "alike"});
 }
 
 }  // namespace

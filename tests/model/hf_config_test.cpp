@@ -107,15 +107,24 @@ TEST(HfConfig, WrongValuesAreNamedWithTheirExpectation) {
     const char* word;
   };
   const std::vector<Row> rows{
-      {"hidden_size", "256", "integer"},       {"hidden_size", -1, "-1"},
-      {"hidden_size", 0, "from 1"},            {"hidden_size", 1.5, "1.5"},
-      {"num_hidden_layers", 2000000, "100000"}, {"num_local_experts", true, "true"},
-      {"rms_norm_eps", "x", "positive number"}, {"rms_norm_eps", 0, "positive number"},
-      {"norm_topk_prob", 1, "true or false"},  {"architectures", "Qwen3", "list of strings"},
-      {"architectures", {1}, "list of strings"}, {"mlp_only_layers", {-1}, "list of layer numbers"},
-      {"mlp_only_layers", 3, "list of layer numbers"}, {"rope_parameters", 3, "object"},
-      {"rope_parameters", {{"rope_theta", -1.0}}, "rope_theta"}, {"dtype", "int8", "int8"},
-      {"decoder_sparse_step", 0, "from 1"},    {"quantization_config", 3, "object"},
+      {"hidden_size", "256", "integer"},
+      {"hidden_size", -1, "-1"},
+      {"hidden_size", 0, "from 1"},
+      {"hidden_size", 1.5, "1.5"},
+      {"num_hidden_layers", 2000000, "100000"},
+      {"num_local_experts", true, "true"},
+      {"rms_norm_eps", "x", "positive number"},
+      {"rms_norm_eps", 0, "positive number"},
+      {"norm_topk_prob", 1, "true or false"},
+      {"architectures", "Qwen3", "list of strings"},
+      {"architectures", {1}, "list of strings"},
+      {"mlp_only_layers", {-1}, "list of layer numbers"},
+      {"mlp_only_layers", 3, "list of layer numbers"},
+      {"rope_parameters", 3, "object"},
+      {"rope_parameters", {{"rope_theta", -1.0}}, "rope_theta"},
+      {"dtype", "int8", "int8"},
+      {"decoder_sparse_step", 0, "from 1"},
+      {"quantization_config", 3, "object"},
       {"quantization_config", json::object(), "quant_method"},
       {"quantization_config", {{"quant_method", "gptq"}, {"bits", "4"}}, "bits"},
       {"quantization_config", {{"quant_method", "awq"}, {"modules_to_not_convert", "lm_head"}}, "list of strings"},
@@ -131,9 +140,11 @@ TEST(HfConfig, WrongValuesAreNamedWithTheirExpectation) {
 }
 
 TEST(HfConfig, SizesWhoseProductOverflowsAreRefused) {
-  for (const auto& [a, b] : std::vector<std::pair<const char*, const char*>>{
-           {"vocab_size", "hidden_size"}, {"num_local_experts", "moe_intermediate_size"},
-           {"num_attention_heads", "head_dim"}, {"max_position_embeddings", "num_key_value_heads"}}) {
+  for (const auto& [a, b] :
+       std::vector<std::pair<const char*, const char*>>{{"vocab_size", "hidden_size"},
+                                                        {"num_local_experts", "moe_intermediate_size"},
+                                                        {"num_attention_heads", "head_dim"},
+                                                        {"max_position_embeddings", "num_key_value_heads"}}) {
     json config = demo_config();
     config[a] = std::int64_t{1} << 38;
     config[b] = std::int64_t{1} << 38;
@@ -142,9 +153,9 @@ TEST(HfConfig, SizesWhoseProductOverflowsAreRefused) {
 }
 
 TEST(HfConfig, TextThatIsNoJsonObjectIsRefused) {
-  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{}\0{}", 5),
-                                  std::string(R"({"hidden_size":1,"hidden_size":2})"), std::string("\xff"),
-                                  std::string(300, '[')})
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{}\0{}", 5),
+        std::string(R"({"hidden_size":1,"hidden_size":2})"), std::string("\xff"), std::string(300, '[')})
     expect_error(ErrorCode::bad_input, {"config.json"}, [&] { parse_model_config(text, "config.json"); });
 }
 
@@ -168,7 +179,9 @@ TEST(HfConfig, WhatCannotRunIsNamed) {
 }
 
 TEST(HfConfig, QuantisationSchemesRead) {
-  const auto scheme = [](const char* name) { return *load_model_config(data_folder("tiny_quant/") + name).quantization; };
+  const auto scheme = [](const char* name) {
+    return *load_model_config(data_folder("tiny_quant/") + name).quantization;
+  };
   EXPECT_EQ(scheme("int4_awq").method, "awq");
   EXPECT_EQ(scheme("int4_awq").group_size, 32);
   EXPECT_FALSE(scheme("int4_awq").symmetric);
@@ -193,8 +206,9 @@ TEST(HfConfig, ModelOptsOwnFileIsReadWhenTheConfigSaysNothing) {
 
 TEST(HfConfig, IgnoreListsMatchNamesParentsGlobsAndExpressions) {
   json config = demo_config();
-  config["quantization_config"] = {{"quant_method", "compressed-tensors"},
-                                   {"ignore", {"lm_head", "re:.*mlp.gate$", "*layers.1.*", "model.layers.2", "self_attn"}}};
+  config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"ignore", {"lm_head", "re:.*mlp.gate$", "*layers.1.*", "model.layers.2", "self_attn"}}};
   const auto quantization = *parse(config).quantization;
   EXPECT_TRUE(quantization.ignores("lm_head"));
   EXPECT_TRUE(quantization.ignores("model.layers.0.mlp.gate"));
@@ -216,9 +230,9 @@ TEST(GenerationConfig, EightPairsGiveTheirStopIds) {
   const std::vector<Row> rows{
       {text(2), text(json::array({128131, 2})), {2, 128131}},  // the generation file wins
       {text(json::array({2, 128131})), text(7), {7}},
-      {text(2), text(nullptr), {}},                            // null says: none
-      {text(2), "{}", {2}},                                    // absent says nothing
-      {text(json::array({128131, 2, 2})), "", {2, 128131}},    // no generation file
+      {text(2), text(nullptr), {}},                          // null says: none
+      {text(2), "{}", {2}},                                  // absent says nothing
+      {text(json::array({128131, 2, 2})), "", {2, 128131}},  // no generation file
       {text(nullptr), text(0), {0}},
       {text(nullptr), "{}", {}},
       {"{}", "{}", {}},
@@ -230,9 +244,8 @@ TEST(GenerationConfig, EightPairsGiveTheirStopIds) {
 
 TEST(GenerationConfig, AnythingElseIsRefused) {
   for (const char* value : {"-1", "2.0", "\"2\"", "[2,null]", "2147483648", "{}", "true"})
-    expect_error(ErrorCode::bad_input, {"generation_config.json", "eos_token_id"}, [&] {
-      parse_stop_ids("{}", std::string(R"({"eos_token_id":)") + value + "}");
-    });
+    expect_error(ErrorCode::bad_input, {"generation_config.json", "eos_token_id"},
+                 [&] { parse_stop_ids("{}", std::string(R"({"eos_token_id":)") + value + "}"); });
 }
 
 TEST(GenerationConfig, TheDemoModelStopsAtItsEndOfText) {

@@ -73,8 +73,8 @@ TEST(QuantizeCheckpoint, TheDemoModelReadsBackToTheBitInEveryFormat) {
     const auto written = Checkpoint::open(out);
     const ModelConfig written_config = load_model_config(out);
     const bool nvfp4 = choice.options.format.format == WeightFormat::nvfp4;
-    const CheckpointLayout layout = choice.options.layout.value_or(nvfp4 ? CheckpointLayout::modelopt
-                                                                         : CheckpointLayout::compressed_tensors);
+    const CheckpointLayout layout =
+        choice.options.layout.value_or(nvfp4 ? CheckpointLayout::modelopt : CheckpointLayout::compressed_tensors);
     std::int64_t compared = 0;
     std::vector<float> weights[3];
     for (auto& w : weights) w.resize(256 * 96);
@@ -146,7 +146,8 @@ TEST(QuantizeCheckpoint, ManySmallShardsHoldTheSameTensors) {
   options.format = FormatSpec::int4(32, true);
   std::vector<QuantizeProgress> steps;
   quantize_checkpoint_in_shards(
-      data_folder("tiny/qwen3_moe"), folder / "many", options, [&](const QuantizeProgress& step) { steps.push_back(step); }, 1 << 16);
+      data_folder("tiny/qwen3_moe"), folder / "many", options,
+      [&](const QuantizeProgress& step) { steps.push_back(step); }, 1 << 16);
   quantize_checkpoint(data_folder("tiny/qwen3_moe"), folder / "one", options);
   const auto many = Checkpoint::open(folder / "many"), one = Checkpoint::open(folder / "one");
   EXPECT_GT(many->files().size(), 4u);
@@ -227,7 +228,8 @@ TEST(QuantizeCheckpoint, WhatCannotBeDoneIsRefusedAndLeavesNothing) {
   options = {};
   options.format = FormatSpec::mxfp4();
   options.four_over_six = true;
-  expect_error(ErrorCode::usage, {"four over six"}, [&] { quantize_checkpoint(demo_folder(), folder / "out", options); });
+  expect_error(ErrorCode::usage, {"four over six"},
+               [&] { quantize_checkpoint(demo_folder(), folder / "out", options); });
   expect_error(ErrorCode::bad_input, {"nowhere"}, [&] { quantize_checkpoint(folder / "nowhere", folder / "out", {}); });
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.string()), fs::directory_iterator()), 1);
 }
