@@ -18,7 +18,7 @@ using cpu::OpsKernels;
 using cpu::PanelWeight;
 
 // Elements of an element-wise operation below which one thread is quicker.
-constexpr std::int64_t kParallelElements = 16'384;
+constexpr std::int64_t kParallelElements = 65'536;
 
 const OpsKernels& kernels_of(CpuIsa isa) {
   switch (isa) {
