@@ -13,7 +13,8 @@ struct Avx2 {
   static constexpr int kSlots = 8;
   static constexpr int kDirectTile = 4;
   static constexpr int kBlockPanels = 1;
-  static constexpr int kBlockTokens = 4;
+  static constexpr int kBlockTokens = 6;  // 12 sums of the group, two weights, one x: 15 of 16 registers
+  static constexpr bool kRowSumsInMemory = true;
   static constexpr int kPrefetchBytes = 1024;
   /// 16 registers: few tokens take several panels, so that enough sums are in flight to hide the FMA's latency.
   static constexpr int direct_panels(int tokens) { return tokens == 1 ? 2 : 1; }

@@ -15,6 +15,7 @@ struct Avx512Common {
   static constexpr int kDirectTile = 6;
   static constexpr int kBlockPanels = 2;
   static constexpr int kBlockTokens = 6;  // 2 x 6 sums of the group, 2 x 6 of the row, weights and x: 32 registers
+  static constexpr bool kRowSumsInMemory = false;
   static constexpr int kPrefetchBytes = 2048;
   /// One token takes four panels, so that enough sums are in flight to hide the dot product's latency.
   static constexpr int direct_panels(int tokens) { return tokens == 1 ? 4 : 2; }

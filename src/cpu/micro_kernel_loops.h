@@ -2,7 +2,7 @@
 // has internal linkage, so that no code of one instruction set can be linked into another.
 //
 // Policy: kWidth (fp32 lanes of a register), kSlots (32-bit words of x per 8 positions: 8 fp32 or 4 bf16 pairs),
-//   direct_panels(tokens), kBlockPanels, kBlockTokens; Floats, Words, Weight; zero, load, store, broadcast, fma, dot,
+//   direct_panels(tokens), kBlockPanels, kBlockTokens, kRowSumsInMemory (registers hold the group's sums only); Floats, Words, Weight; zero, load, store, broadcast, fma, dot,
 //   load_words, input, weight<Codes>, zero_points<Codes>, scale<Scales>, load_weight, store_weight.
 // Order of operations per (row, token), the same in both shapes, so their bits are equal:
 //   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x); acc = fma(scale, temp, acc) }
@@ -208,6 +208,7 @@ void blocked_tile(const DotCall& call, const Chunk& chunk, int first_panel, int 
       for (int v = 0; v < kVectors; ++v) {
         const int lane = p * kPanelRows + v * Isa::kWidth;
         acc[p][t][v] = chunk.first_step == 0 ? Isa::zero() : Isa::load(sums + t * kCallColumns + lane);
+        if constexpr (Isa::kRowSumsInMemory) Isa::store(sums + t * kCallColumns + lane, acc[p][t][v]);
         temp[p][t][v] = chunk.continues ? Isa::load(carried + t * kCarriedStride + lane) : Isa::zero();
       }
   }
@@ -241,7 +242,12 @@ void blocked_tile(const DotCall& call, const Chunk& chunk, int first_panel, int 
         const typename Isa::Floats scale = Isa::load(scales + p * kUnpackedPanelScales + v * Isa::kWidth);
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
-          acc[p][t][v] = Isa::fma(scale, temp[p][t][v], acc[p][t][v]);
+          if constexpr (Isa::kRowSumsInMemory) {
+            float* const sum = sums + t * kCallColumns + p * kPanelRows + v * Isa::kWidth;
+            Isa::store(sum, Isa::fma(scale, temp[p][t][v], Isa::load(sum)));
+          } else {
+            acc[p][t][v] = Isa::fma(scale, temp[p][t][v], acc[p][t][v]);
+          }
           temp[p][t][v] = Isa::zero();
         }
       }
@@ -253,7 +259,7 @@ void blocked_tile(const DotCall& call, const Chunk& chunk, int first_panel, int 
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         const int lane = p * kPanelRows + v * Isa::kWidth;
-        Isa::store(sums + t * kCallColumns + lane, acc[p][t][v]);
+        if constexpr (!Isa::kRowSumsInMemory) Isa::store(sums + t * kCallColumns + lane, acc[p][t][v]);
         if (chunk.unfinished) Isa::store(carried + t * kCarriedStride + lane, temp[p][t][v]);
       }
 }

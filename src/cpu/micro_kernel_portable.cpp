@@ -12,6 +12,7 @@ struct Portable {
   static constexpr int kDirectTile = 2;
   static constexpr int kBlockPanels = 1;
   static constexpr int kBlockTokens = 2;
+  static constexpr bool kRowSumsInMemory = true;
   static constexpr int kPrefetchBytes = 1024;
   static constexpr int direct_panels(int) { return 1; }
   typedef float Floats __attribute__((vector_size(16)));
