@@ -30,4 +30,5 @@ fi
 
 step "generate"
 printf '%s' "$prompt"
-"$build/bin/fourfold" generate "$model" --prompt "$prompt" -n 160 --temperature 0.7 --top-p 0.9 --seed 1
+"$build/bin/fourfold" generate "$model" --prompt "$prompt" -n 160 --temperature 0.8 --top-p 0.9 \
+  --repetition-penalty 1.15 --seed 7
