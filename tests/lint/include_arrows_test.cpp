@@ -144,7 +144,7 @@ TEST(IncludeArrows, HeadersOfAnInstructionSetDefineFunctionsWithInternalLinkage)
       if (std::smatch match; std::regex_search(line, match, function)) {
         ++checked;
         EXPECT_TRUE(unnamed < offset || !called(match[2], file.path))
-            << file.path << ": outside an unnamed namespace: " << line;
+            << file.path << ": make it static or put it into an unnamed namespace: " << line;
       }
       offset += line.size() + 1;
     }
