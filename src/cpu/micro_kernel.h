@@ -29,7 +29,7 @@ struct DotCall {
   std::int64_t steps;                 // ceil(k / 16)
   std::int64_t group_steps;           // steps of a group; the last group may be short
   const std::uint8_t* const* rows;    // [tokens] activations in compute type, 16 * steps values, zero-padded
-  int tokens;                         // 1 .. kTokenTile (direct: 1 .. kDirectTokens)
+  int tokens;                         // 1 .. kTokenTile
   float* sums;                        // [tokens][kCallColumns], aligned to 64
   float* carried;                     // kCarriedBytes, aligned to 64 (blocked only)
   float* unpacked_scales;             // kUnpackedScaleBytes, aligned to 64 (blocked only)

@@ -11,7 +11,7 @@ namespace {
 struct Avx2 {
   static constexpr int kWidth = 8;
   static constexpr int kSlots = 8;
-  static constexpr int kDirectTile = 4;
+  static constexpr int kDirectTile = 3;
   static constexpr int kBlockPanels = 1;
   static constexpr int kBlockTokens = 6;  // 12 sums of the group, two weights, one x: 15 of 16 registers
   static constexpr bool kRowSumsInMemory = true;

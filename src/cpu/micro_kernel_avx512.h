@@ -12,7 +12,7 @@ namespace {
 
 struct Avx512Common {
   static constexpr int kWidth = 16;
-  static constexpr int kDirectTile = 6;
+  static constexpr int kDirectTile = 5;  // 6 would spill
   static constexpr int kBlockPanels = 2;
   static constexpr int kBlockTokens = 6;  // 2 x 6 sums of the group, 2 x 6 of the row, weights and x: 32 registers
   static constexpr bool kRowSumsInMemory = false;

@@ -2,8 +2,10 @@
 // has internal linkage, so that no code of one instruction set can be linked into another.
 //
 // Policy: kWidth (fp32 lanes of a register), kSlots (32-bit words of x per 8 positions: 8 fp32 or 4 bf16 pairs),
-//   direct_panels(tokens), kBlockPanels, kBlockTokens, kRowSumsInMemory (registers hold the group's sums only); Floats, Words, Weight; zero, load, store, broadcast, fma, dot,
-//   load_words, input, weight<Codes>, zero_points<Codes>, scale<Scales>, load_weight, store_weight.
+//   kDirectTile, direct_panels(tokens), kBlockPanels, kBlockTokens, kRowSumsInMemory (registers hold the group's sums
+//   only), kPrefetchBytes; Floats, Words, SignedWords, Weight, Input; zero, load, store, broadcast, fma, dot, prefetch,
+//   load_words, input, weight<Codes>, no_zero_points, zero_points, scale<Scales>, load_weight, store_weight,
+//   store_activated.
 // Order of operations per (row, token), the same in both shapes, so their bits are equal:
 //   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x); acc = fma(scale, temp, acc) }
 #pragma once
@@ -121,19 +123,23 @@ void direct_tokens(const DotCall& call, int first_token) {
       direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, panel, first_token);
 }
 
-/// The direct shape: up to kDirectTokens tokens in tiles of Isa::kDirectTile.
+/// Tokens of the next of `blocks_left` passes over `tokens_left`: 7 in two passes are 4 and 3, not 6 and 1.
+constexpr int even_share(int tokens_left, int blocks_left) { return (tokens_left + blocks_left - 1) / blocks_left; }
+
+/// The direct shape: tokens in tiles of at most Isa::kDirectTile, each decoding the codes anew.
 template <class Isa, Codes kCodes, Scales kScales>
 void direct(const DotCall& call) {
-  static_assert(Isa::kDirectTile <= 6);
-  for (int token = 0; token < call.tokens;) {
-    const int count = static_cast<int>(smaller(call.tokens - token, Isa::kDirectTile));
+  constexpr int kTile = Isa::kDirectTile;
+  static_assert(kTile >= 2 && kTile <= 5);
+  int token = 0;
+  for (int blocks = (call.tokens + kTile - 1) / kTile; blocks > 0; --blocks) {
+    const int count = even_share(call.tokens - token, blocks);
     switch (count) {
       case 1: direct_tokens<Isa, kCodes, kScales, 1>(call, token); break;
       case 2: direct_tokens<Isa, kCodes, kScales, 2>(call, token); break;
-      case 3: if constexpr (Isa::kDirectTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token); break;
-      case 4: if constexpr (Isa::kDirectTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token); break;
-      case 5: if constexpr (Isa::kDirectTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token); break;
-      default: if constexpr (Isa::kDirectTile >= 6) direct_tokens<Isa, kCodes, kScales, 6>(call, token); break;
+      case 3: if constexpr (kTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token); break;
+      case 4: if constexpr (kTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token); break;
+      default: if constexpr (kTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token); break;
     }
     token += count;
   }
@@ -266,10 +272,9 @@ void blocked_tile(const DotCall& call, const Chunk& chunk, int first_panel, int 
 
 template <class Isa, int kPanels>
 void blocked_tokens(const DotCall& call, const Chunk& chunk, int first_panel, int unpacked) {
-  const int blocks = (call.tokens + Isa::kBlockTokens - 1) / Isa::kBlockTokens;
   int token = 0;
-  for (int block = 0; block < blocks; ++block) {  // even blocks: 7 tokens are 4 + 3, not 6 + 1
-    const int count = (call.tokens - token + blocks - block - 1) / (blocks - block);
+  for (int blocks = (call.tokens + Isa::kBlockTokens - 1) / Isa::kBlockTokens; blocks > 0; --blocks) {
+    const int count = even_share(call.tokens - token, blocks);
     switch (count) {
       case 1: blocked_tile<Isa, kPanels, 1>(call, chunk, first_panel, unpacked, token); break;
       case 2: blocked_tile<Isa, kPanels, 2>(call, chunk, first_panel, unpacked, token); break;

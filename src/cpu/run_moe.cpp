@@ -57,6 +57,7 @@ struct Run {
   std::int64_t x_row_bytes;
   std::int64_t activated_row_bytes;
   std::int64_t column_tile;
+  int direct_tokens;
   RouteTable table;
   RouteResult routed;
   const std::uint8_t* x;           // [tokens][x_row_bytes] compute type
@@ -72,7 +73,8 @@ struct Run {
         value_bytes(bf16_dot ? 2 : 4),
         x_row_bytes(round_up(caps.hidden, kStepColumns) * value_bytes),
         activated_row_bytes(round_up(caps.intermediate, kStepColumns) * value_bytes),
-        column_tile(bound.band->column_tile) {
+        column_tile(bound.band->column_tile),
+        direct_tokens(cpu_direct_tokens(plan.device)) {
     table.offsets = segment<std::int64_t>(plan.cpu.expert_offsets);
     table.active = segment<std::int32_t>(plan.cpu.active_experts);
     table.routes = segment<std::int64_t>(plan.cpu.sorted_routes);
@@ -103,7 +105,7 @@ struct Run {
     return call;
   }
   void multiply(PanelFormat format, const DotCall& call) const {
-    const bool direct = call.tokens <= kDirectTokens || bound.band->token_tile <= kDirectTokens;
+    const bool direct = call.tokens <= direct_tokens || bound.band->token_tile <= direct_tokens;
     (direct ? kernels.direct : kernels.blocked)[static_cast<int>(format)](call);
   }
 };

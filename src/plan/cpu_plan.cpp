@@ -18,8 +18,6 @@ namespace {
 constexpr std::int64_t kSerialMultiplyAdds = 600'000;
 // Column tiles per thread that keep threads evenly loaded while the last tiles finish.
 constexpr std::int64_t kTilesPerThread = 4;
-// Sums of a column tile stay within about this many bytes, half of a small L2 cache, when that is possible.
-constexpr std::int64_t kTileSumsBytes = 256 * 1024;
 
 std::string kernel_format(const FormatSpec& format) {
   std::string name(weight_format_name(format.format));
@@ -27,10 +25,10 @@ std::string kernel_format(const FormatSpec& format) {
   return name;
 }
 
+/// Narrower tiles for more threads. Independent of max_tokens, or the workspace would not grow with it.
 std::int64_t column_tile(const Caps& caps, int threads) {
   std::int64_t tile = cpu::kCallColumns;
-  while (tile > cpu::kPanelRows &&
-         (ceil_div(caps.hidden, tile) < kTilesPerThread * threads || caps.max_tokens * tile * 4 > kTileSumsBytes) &&
+  while (tile > cpu::kPanelRows && ceil_div(caps.hidden, tile) < kTilesPerThread * threads &&
          // Two panels share a pass over the tokens; narrower only to occupy every thread.
          (tile > cpu::kUnpackedPanels * cpu::kPanelRows || ceil_div(caps.hidden, tile) < threads))
     tile /= 2;
@@ -47,8 +45,8 @@ void plan_bands(PlanData& data) {
   const std::string blocked = fmt::format("{}.blocked.{}", isa, format);
   const std::int64_t tile = column_tile(caps, data.device.threads);
   // Without repeated ids an expert gets at most one route a token. (With them the direct kernel takes several passes.)
-  const std::int64_t direct_tokens = std::min<std::int64_t>(caps.max_tokens, cpu::kDirectTokens);
-  data.bands.push_back({1, direct_tokens, {direct}, cpu::kDirectTokens, tile});
+  const std::int64_t direct_tokens = std::min<std::int64_t>(caps.max_tokens, cpu_direct_tokens(data.device));
+  data.bands.push_back({1, direct_tokens, {direct}, cpu_direct_tokens(data.device), tile});
   if (direct_tokens < caps.max_tokens)
     data.bands.push_back({direct_tokens + 1, caps.max_tokens, {direct, blocked}, cpu::kTokenTile, tile});
 }
@@ -110,7 +108,7 @@ void explain(PlanData& data) {
   if (data.bands.size() == 1)
     data.declined.push_back({fmt::format("cpu.{}.blocked", cpu_isa_name(device.isa)),
                              fmt::format("max_tokens = {} stays within the direct kernel's {}", caps.max_tokens,
-                                         cpu::kDirectTokens)});
+                                         cpu_direct_tokens(device))});
   data.notes.push_back(
       "batch_invariant: always so on a CPU and free of cost; every band does the same operations in the same order");
   data.notes.push_back(bf16 ? "subnormals: the bf16 dot product reads subnormal bf16 activations as zero and flushes "
@@ -127,6 +125,11 @@ void explain(PlanData& data) {
 
 bool cpu_bf16_dot(const Caps& caps, const Device& device) noexcept {
   return device.isa == CpuIsa::avx512_bf16 && caps.activation_dtype == DType::bf16;
+}
+
+int cpu_direct_tokens(const Device& device) noexcept {
+  // What fits into one or two passes of the registers that hold the sums.
+  return device.isa >= CpuIsa::avx512 ? 6 : device.isa == CpuIsa::avx2 ? 4 : 2;
 }
 
 int cpu_threads(const PlanData& data, std::int64_t tokens) noexcept {

@@ -16,6 +16,8 @@ enum CpuStep : int { kCpuRoute, kCpuGather, kCpuGateUp, kCpuDown, kCpuStore };
 
 /// Whether activations are multiplied as bf16 pairs (else as fp32). Pure.
 bool cpu_bf16_dot(const Caps& caps, const Device& device) noexcept;
+/// Tokens of one expert up to which the direct kernels serve; above, the blocked ones. Pure.
+int cpu_direct_tokens(const Device& device) noexcept;
 /// Threads that share a call of `tokens`: one below the work at which a second thread pays. Pure.
 int cpu_threads(const PlanData& data, std::int64_t tokens) noexcept;
 

@@ -14,7 +14,6 @@ inline constexpr int kCallColumns = kCallPanels * kPanelRows;
 inline constexpr int kTokenTile = 96;         // tokens multiplied per pass over an unpacked panel
 inline constexpr int kUnpackedPanels = 2;     // panels unpacked at a time
 inline constexpr int kChunkSteps = 16;        // steps unpacked at a time: at most 32 KiB, an L1 cache
-inline constexpr int kDirectTokens = 6;       // up to here codes are decoded in registers, nothing is unpacked
 
 // Scratch of one thread, in order. Sums and carried group sums: [kTokenTile][kCallColumns] fp32.
 inline constexpr std::int64_t kSumsBytes = std::int64_t{kTokenTile} * kCallColumns * 4;
