@@ -47,11 +47,21 @@ void store_row(const float* in, std::int64_t columns, DType dtype, void* out) no
 
 void describe_activation(const Activation& activation, DType dtype, ActivateCall& call) noexcept {
   switch (activation.kind) {
-    case ActivationKind::silu: call.function = ActivationFunction::silu; break;
-    case ActivationKind::swiglu_oai: call.function = ActivationFunction::swiglu_oai; break;
-    case ActivationKind::situ: call.function = ActivationFunction::situ; break;
-    case ActivationKind::gelu_tanh: call.function = ActivationFunction::gelu_tanh; break;
-    case ActivationKind::relu2: call.function = ActivationFunction::relu2; break;
+    case ActivationKind::silu:
+      call.function = ActivationFunction::silu;
+      break;
+    case ActivationKind::swiglu_oai:
+      call.function = ActivationFunction::swiglu_oai;
+      break;
+    case ActivationKind::situ:
+      call.function = ActivationFunction::situ;
+      break;
+    case ActivationKind::gelu_tanh:
+      call.function = ActivationFunction::gelu_tanh;
+      break;
+    case ActivationKind::relu2:
+      call.function = ActivationFunction::relu2;
+      break;
   }
   call.round_to = dtype == DType::bf16 ? RoundTo::bf16 : dtype == DType::f16 ? RoundTo::f16 : RoundTo::f32;
   call.has_limit = activation.limit.has_value();

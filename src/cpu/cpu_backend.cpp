@@ -62,10 +62,14 @@ class CpuInterface final : public BackendInterface {
 const MicroKernels& micro_kernels(CpuIsa isa, bool bf16_dot) noexcept {
 #if defined(__x86_64__)
   switch (isa) {
-    case CpuIsa::avx512_bf16: return bf16_dot ? micro_kernels_avx512_bf16() : micro_kernels_avx512();
-    case CpuIsa::avx512: return micro_kernels_avx512();
-    case CpuIsa::avx2: return micro_kernels_avx2();
-    case CpuIsa::portable: break;
+    case CpuIsa::avx512_bf16:
+      return bf16_dot ? micro_kernels_avx512_bf16() : micro_kernels_avx512();
+    case CpuIsa::avx512:
+      return micro_kernels_avx512();
+    case CpuIsa::avx2:
+      return micro_kernels_avx2();
+    case CpuIsa::portable:
+      break;
   }
 #else
   (void)isa;

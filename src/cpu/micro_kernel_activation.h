@@ -14,12 +14,12 @@ namespace {
 template <class Isa>
 struct Lanes {
   using F = typename Isa::Floats;
-  using W = typename Isa::Words;      // unsigned 32-bit lanes
+  using W = typename Isa::Words;  // unsigned 32-bit lanes
   using S = typename Isa::SignedWords;
 
   static F all(float value) { return Isa::broadcast(value); }
-  static F less_of(F a, F b) { return a > b ? b : a; }     // NaN in a stays
-  static F larger_of(F a, F b) { return a < b ? b : a; }   // NaN in a stays
+  static F less_of(F a, F b) { return a > b ? b : a; }    // NaN in a stays
+  static F larger_of(F a, F b) { return a < b ? b : a; }  // NaN in a stays
 
   /// e^x: 0 below -104, infinity above 88.73.
   static F exp(F x) {

@@ -28,9 +28,7 @@ struct Avx2 {
   static Floats broadcast(float value) { return (Floats)_mm256_set1_ps(value); }
   static Floats load(const float* p) { return (Floats)_mm256_loadu_ps(p); }
   static void store(float* p, Floats value) { _mm256_storeu_ps(p, (__m256)value); }
-  static Floats fma(Floats a, Floats b, Floats c) {
-    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-  }
+  static Floats fma(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
   static Floats dot(Floats sum, Weight w, Input x) { return fma(w, x, sum); }
   static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
   static Words load_words(const std::uint8_t* p) {

@@ -1,9 +1,10 @@
 // Micro-kernels for AVX-512 (F, BW, VL, DQ) with fp32 FMA: sixteen lanes, one register a panel.
+#include "cpu/micro_kernel_avx512.h"
+
 #include <immintrin.h>
 
 #include <cstdint>
 
-#include "cpu/micro_kernel_avx512.h"
 #include "cpu/micro_kernel_table.h"
 
 namespace fourfold::cpu {

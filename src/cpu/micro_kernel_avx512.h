@@ -27,9 +27,7 @@ struct Avx512Common {
   static Floats broadcast(float value) { return (Floats)_mm512_set1_ps(value); }
   static Floats load(const float* p) { return (Floats)_mm512_loadu_ps(p); }
   static void store(float* p, Floats value) { _mm512_storeu_ps(p, (__m512)value); }
-  static Floats fma(Floats a, Floats b, Floats c) {
-    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-  }
+  static Floats fma(Floats a, Floats b, Floats c) { return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
   static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
   static Words load_words(const std::uint8_t* p) { return (Words)_mm512_loadu_si512(p); }
   static Words load_bytes(const std::uint8_t* p) {

@@ -7,7 +7,8 @@
 //   load_words, input, weight<Codes>, no_zero_points, zero_points, scale<Scales>, load_weight, store_weight,
 //   store_activated.
 // Order of operations per (row, token), the same in both shapes, so their bits are equal:
-//   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x); acc = fma(scale, temp, acc) }
+//   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x);
+//                              acc = fma(scale, temp, acc) }
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ void direct_tile(const DotCall& call, int first_panel, int first_token) {
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) rows[t] = call.rows[first_token + t];
 
-  std::int64_t byte = 0;   // offset of the half step in a panel's codes
+  std::int64_t byte = 0;    // offset of the half step in a panel's codes
   std::int64_t x_byte = 0;  // offset of its activations
   std::int64_t group = 0;
   for (std::int64_t step = 0; step < call.steps; step += call.group_steps, ++group) {
@@ -59,8 +60,7 @@ void direct_tile(const DotCall& call, int first_panel, int first_token) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         if constexpr (kCodes == Codes::int4_zeros)
-          zeros[p][v] =
-              Isa::zero_points(call.panels[first_panel + p].zeros + group * kPanelRows + v * Isa::kWidth);
+          zeros[p][v] = Isa::zero_points(call.panels[first_panel + p].zeros + group * kPanelRows + v * Isa::kWidth);
         else
           zeros[p][v] = Isa::no_zero_points();
 #pragma GCC unroll 8
@@ -119,8 +119,7 @@ void direct_tokens(const DotCall& call, int first_token) {
     for (; panel + 2 <= call.panel_count; panel += 2)
       direct_tile<Isa, kCodes, kScales, 2, kTokens>(call, panel, first_token);
   if constexpr (kPanels > 1)
-    for (; panel < call.panel_count; ++panel)
-      direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, panel, first_token);
+    for (; panel < call.panel_count; ++panel) direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, panel, first_token);
 }
 
 /// Tokens of the next of `blocks_left` passes over `tokens_left`: 7 in two passes are 4 and 3, not 6 and 1.
@@ -135,11 +134,21 @@ void direct(const DotCall& call) {
   for (int blocks = (call.tokens + kTile - 1) / kTile; blocks > 0; --blocks) {
     const int count = even_share(call.tokens - token, blocks);
     switch (count) {
-      case 1: direct_tokens<Isa, kCodes, kScales, 1>(call, token); break;
-      case 2: direct_tokens<Isa, kCodes, kScales, 2>(call, token); break;
-      case 3: if constexpr (kTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token); break;
-      case 4: if constexpr (kTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token); break;
-      default: if constexpr (kTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token); break;
+      case 1:
+        direct_tokens<Isa, kCodes, kScales, 1>(call, token);
+        break;
+      case 2:
+        direct_tokens<Isa, kCodes, kScales, 2>(call, token);
+        break;
+      case 3:
+        if constexpr (kTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token);
+        break;
+      case 4:
+        if constexpr (kTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token);
+        break;
+      default:
+        if constexpr (kTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token);
+        break;
     }
     token += count;
   }
@@ -148,7 +157,7 @@ void direct(const DotCall& call) {
 /// A chunk of the reduction axis: whole groups, or a piece of one group that is longer than a chunk.
 struct Chunk {
   std::int64_t first_step, steps, first_group;
-  bool continues;  // the first group began in an earlier chunk
+  bool continues;   // the first group began in an earlier chunk
   bool unfinished;  // the last group goes on in a later chunk
 };
 
@@ -276,8 +285,12 @@ void blocked_tokens(const DotCall& call, const Chunk& chunk, int first_panel, in
   for (int blocks = (call.tokens + Isa::kBlockTokens - 1) / Isa::kBlockTokens; blocks > 0; --blocks) {
     const int count = even_share(call.tokens - token, blocks);
     switch (count) {
-      case 1: blocked_tile<Isa, kPanels, 1>(call, chunk, first_panel, unpacked, token); break;
-      case 2: blocked_tile<Isa, kPanels, 2>(call, chunk, first_panel, unpacked, token); break;
+      case 1:
+        blocked_tile<Isa, kPanels, 1>(call, chunk, first_panel, unpacked, token);
+        break;
+      case 2:
+        blocked_tile<Isa, kPanels, 2>(call, chunk, first_panel, unpacked, token);
+        break;
       case 3:
         if constexpr (Isa::kBlockTokens >= 3) blocked_tile<Isa, kPanels, 3>(call, chunk, first_panel, unpacked, token);
         break;

@@ -23,10 +23,14 @@ constexpr std::int64_t kRounds = 400'000;  // a few milliseconds
 ProbeBodies bodies_of(CpuIsa isa) {
 #if defined(__x86_64__)
   switch (isa) {
-    case CpuIsa::avx512_bf16: return probe_bodies_avx512_bf16();
-    case CpuIsa::avx512: return probe_bodies_avx512();
-    case CpuIsa::avx2: return probe_bodies_avx2();
-    case CpuIsa::portable: break;
+    case CpuIsa::avx512_bf16:
+      return probe_bodies_avx512_bf16();
+    case CpuIsa::avx512:
+      return probe_bodies_avx512();
+    case CpuIsa::avx2:
+      return probe_bodies_avx2();
+    case CpuIsa::portable:
+      break;
   }
 #else
   (void)isa;
@@ -60,8 +64,8 @@ struct Unmap {
 };
 
 double read_gb_per_s(const ProbeBodies& bodies, int threads, std::atomic<std::uint32_t>& sink) {
-  void* const mapped = mmap(nullptr, static_cast<std::size_t>(kReadBytes), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      mmap(nullptr, static_cast<std::size_t>(kReadBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   check(mapped != MAP_FAILED, ErrorCode::unavailable, "bandwidth probe: no memory for {} bytes; free some", kReadBytes);
   const std::unique_ptr<std::uint8_t, Unmap> data(static_cast<std::uint8_t*>(mapped));
   (void)madvise(mapped, static_cast<std::size_t>(kReadBytes), MADV_HUGEPAGE);
@@ -97,11 +101,10 @@ Probes measure(const Device& device) {
   std::atomic<std::uint32_t> sink{0};
   Probes probes;
   probes.read_gb_per_s = read_gb_per_s(bodies, device.threads, sink);
-  probes.f32_gflop_per_s =
-      gflop_per_s(bodies.multiply_f32, bodies.f32_operations_per_round, device.threads, sink);
-  probes.bf16_gflop_per_s = bodies.multiply_bf16 ? gflop_per_s(bodies.multiply_bf16, bodies.bf16_operations_per_round,
-                                                               device.threads, sink)
-                                                 : probes.f32_gflop_per_s;
+  probes.f32_gflop_per_s = gflop_per_s(bodies.multiply_f32, bodies.f32_operations_per_round, device.threads, sink);
+  probes.bf16_gflop_per_s =
+      bodies.multiply_bf16 ? gflop_per_s(bodies.multiply_bf16, bodies.bf16_operations_per_round, device.threads, sink)
+                           : probes.f32_gflop_per_s;
   return probes;
 }
 

@@ -19,8 +19,6 @@ constexpr int kSums = 12;  // of 16 registers; two pipes of four or five cycles 
 
 }  // namespace
 
-ProbeBodies probe_bodies_avx2() {
-  return {probe_read<Avx2>, probe_multiply<Avx2, kSums>, kSums * 8 * 2, nullptr, 0};
-}
+ProbeBodies probe_bodies_avx2() { return {probe_read<Avx2>, probe_multiply<Avx2, kSums>, kSums * 8 * 2, nullptr, 0}; }
 
 }  // namespace fourfold::cpu

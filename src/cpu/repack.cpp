@@ -133,9 +133,9 @@ struct PanelPacker {
         if (out.zeros) out.zeros[entry] = zero_point(row, group);
       }
       if (out.bias)
-        out.bias[row] = row < layout.rows ? load_float(row_of(source.bias, row, source.bias_stride_bytes),
-                                                       source.bias_dtype)
-                                          : 0.0f;
+        out.bias[row] = row < layout.rows
+                            ? load_float(row_of(source.bias, row, source.bias_stride_bytes), source.bias_dtype)
+                            : 0.0f;
     }
   }
 };
@@ -149,8 +149,8 @@ PackedCpuExperts::Block PackedCpuExperts::allocate(std::int64_t bytes) {
   const std::size_t alignment = size >= 4 * kHugePageBytes ? kHugePageBytes : kAlignment;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   Block block(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, rounded)));
-  check(block != nullptr, ErrorCode::unavailable, "packed experts: no memory for {} bytes; free some or use fewer layers",
-        bytes);
+  check(block != nullptr, ErrorCode::unavailable,
+        "packed experts: no memory for {} bytes; free some or use fewer layers", bytes);
   if (alignment == kHugePageBytes) (void)madvise(block.get(), rounded, MADV_HUGEPAGE);  // a wish; refusal is harmless
   return block;
 }
@@ -175,9 +175,12 @@ void PackedCpuExperts::pack(std::int64_t index, const ExpertMatrices& matrices, 
     check(sources[m]->codes && sources[m]->scales && (!spec.zero_points || sources[m]->zeros) &&
               (layouts[m]->bias < 0 || sources[m]->bias),
           ErrorCode::bad_input, "expert {}: {} lacks codes, scales, zero points or bias; the plan's caps ask for them",
-          index, m == 0 ? "up" : m == 1 ? "down" : "gate");
-  const ScaleKind kind = spec.format == WeightFormat::int4 ? narrowest({sources, count}, {layouts, count})
-                                                           : ScaleKind::byte;
+          index,
+          m == 0   ? "up"
+          : m == 1 ? "down"
+                   : "gate");
+  const ScaleKind kind =
+      spec.format == WeightFormat::int4 ? narrowest({sources, count}, {layouts, count}) : ScaleKind::byte;
   expert.format = panel_format(spec, kind);
   std::uint8_t* const base = block_.get() + index * layout_.expert_bytes;
   for (std::size_t m = 0; m < count; ++m) {
@@ -195,8 +198,8 @@ void PackedCpuExperts::pack(std::int64_t index, const ExpertMatrices& matrices, 
     const PanelPacker packer{*sources[m], layout, spec, kind, scale_bytes};
 #pragma omp parallel for schedule(static) num_threads(threads) if (layout.panels * layout.steps > 512)
     for (std::int64_t panel = 0; panel < layout.panels; ++panel) packer.pack(out, panel);
-    *packed[m] = {out.codes, out.scales, out.zeros, out.bias, sources[m]->global_scale, scale_bytes,
-                  layout.panels, layout.steps, layout.groups, layout.group_steps};
+    *packed[m] = {out.codes,   out.scales,    out.zeros,    out.bias,      sources[m]->global_scale,
+                  scale_bytes, layout.panels, layout.steps, layout.groups, layout.group_steps};
   }
 }
 

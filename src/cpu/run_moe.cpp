@@ -21,12 +21,12 @@ namespace {
 
 /// Scratch of one thread, carved in the order of plan/cpu_tiles.h.
 struct Scratch {
-  float* sums;                    // [kTokenTile][kCallColumns]
+  float* sums;  // [kTokenTile][kCallColumns]
   float* carried;
   float* unpacked_scales;
-  const std::uint8_t** rows;      // [kTokenTile]
-  std::uint8_t** out_rows;        // [kTokenTile], the same bytes serve as rows of the output tile
-  float* factors;                 // [kTokenTile]
+  const std::uint8_t** rows;  // [kTokenTile]
+  std::uint8_t** out_rows;    // [kTokenTile], the same bytes serve as rows of the output tile
+  float* factors;             // [kTokenTile]
   std::uint8_t* unpacked_codes;
 
   explicit Scratch(std::byte* base) {
@@ -53,15 +53,15 @@ struct Run {
   const Caps& caps;
   const PackedCpuExperts& weights;
   bool bf16_dot;
-  std::int64_t value_bytes;        // of the compute type
+  std::int64_t value_bytes;  // of the compute type
   std::int64_t x_row_bytes;
   std::int64_t activated_row_bytes;
   std::int64_t column_tile;
   int direct_tokens;
   RouteTable table;
   RouteResult routed;
-  const std::uint8_t* x;           // [tokens][x_row_bytes] compute type
-  std::uint8_t* activated;         // [routes][activated_row_bytes] compute type
+  const std::uint8_t* x;    // [tokens][x_row_bytes] compute type
+  std::uint8_t* activated;  // [routes][activated_row_bytes] compute type
 
   Run(const BoundMoe& bound_in, const MicroKernels& kernels_in)
       : bound(bound_in),
@@ -148,8 +148,8 @@ void gate_up_tile(const Run& run, const PackedExpert& expert, std::int64_t first
     const std::int64_t source = run.table.routes[first_route + t];
     scratch.rows[t] = run.x + source / run.caps.top_k * run.x_row_bytes;
     scratch.factors[t] = run.bound.topk_weights[source];
-    scratch.out_rows[t] = run.activated + (first_route + t) * run.activated_row_bytes +
-                          first_panel * kPanelRows * run.value_bytes;
+    scratch.out_rows[t] =
+        run.activated + (first_route + t) * run.activated_row_bytes + first_panel * kPanelRows * run.value_bytes;
   }
   DotCall dot = run.dot_call(expert.up, scratch, tokens);
   for (int p = 0; gated && p < panel_count; ++p) dot.panels[dot.panel_count++] = expert.gate.panel(first_panel + p);

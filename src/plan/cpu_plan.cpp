@@ -64,17 +64,18 @@ void plan_segments(PlanData& data) {
   };
   Arena arena;
   CpuSegments& cpu = data.cpu;
-  cpu.expert_offsets = arena.add("expert_offsets", tokens == 0 ? 0 : (caps.experts + 1) * 8, kCpuRoute, kCpuDown,
-                                 "(experts + 1) * 8");
-  cpu.active_experts = arena.add("active_experts", std::min(caps.experts, routes) * 4, kCpuRoute, kCpuDown,
-                                 "min(experts, routes) * 4");
+  cpu.expert_offsets =
+      arena.add("expert_offsets", tokens == 0 ? 0 : (caps.experts + 1) * 8, kCpuRoute, kCpuDown, "(experts + 1) * 8");
+  cpu.active_experts =
+      arena.add("active_experts", std::min(caps.experts, routes) * 4, kCpuRoute, kCpuDown, "min(experts, routes) * 4");
   cpu.sorted_routes = arena.add("sorted_routes", plane(routes, 8, "sorted routes"), kCpuRoute, kCpuDown, "routes * 8");
   const bool in_place = (bf16 || caps.activation_dtype == DType::f32) && hidden == caps.hidden;
   if (!in_place)
     cpu.x_rows = arena.add("x_rows", plane(tokens, hidden * value_bytes, "gathered activations"), kCpuGather,
                            kCpuGateUp, fmt::format("tokens * (hidden padded to 16) * {}", value_bytes));
-  cpu.activated = arena.add("activated", plane(routes, intermediate * value_bytes, "activated intermediate"),
-                            kCpuGateUp, kCpuDown, fmt::format("routes * (intermediate padded to 16) * {}", value_bytes));
+  cpu.activated =
+      arena.add("activated", plane(routes, intermediate * value_bytes, "activated intermediate"), kCpuGateUp, kCpuDown,
+                fmt::format("routes * (intermediate padded to 16) * {}", value_bytes));
   const std::int64_t threads = tokens == 0 ? 0 : data.device.threads;
   const std::int64_t tile = tokens == 0 ? 0 : data.bands.front().column_tile;
   cpu.output_sums = arena.add("output_sums", plane(threads, plane(tokens, tile * 4, "output sums"), "output sums"),
@@ -115,8 +116,9 @@ void explain(PlanData& data) {
                               "subnormal sums of a group; weights and scales are never flushed"
                             : "subnormals: none is flushed, whatever the caller's floating-point mode");
   if (caps.format.format == WeightFormat::int4)
-    data.notes.push_back("int4 scales: kept in 16 bits (bf16 or f16, per expert); an expert whose scales fit neither "
-                         "keeps them in fp32, which adds to the weight bytes");
+    data.notes.push_back(
+        "int4 scales: kept in 16 bits (bf16 or f16, per expert); an expert whose scales fit neither "
+        "keeps them in fp32, which adds to the weight bytes");
   if (caps.max_tokens > 0 && device.threads > 1 && cpu_threads(data, 1) == 1)
     data.notes.push_back(fmt::format("threads: calls below {} multiply-adds run on one thread", kSerialMultiplyAdds));
 }

@@ -6,14 +6,14 @@
 
 namespace fourfold::cpu {
 
-inline constexpr int kPanelRows = 16;         // output rows of a panel: one 512-bit register of fp32 lanes
-inline constexpr int kStepColumns = 16;       // reduction positions of a step; every group size is a multiple
-inline constexpr int kStepBytes = 128;        // 16 x 16 codes of 4 bits
-inline constexpr int kCallPanels = 4;         // panels of one kernel call
+inline constexpr int kPanelRows = 16;    // output rows of a panel: one 512-bit register of fp32 lanes
+inline constexpr int kStepColumns = 16;  // reduction positions of a step; every group size is a multiple
+inline constexpr int kStepBytes = 128;   // 16 x 16 codes of 4 bits
+inline constexpr int kCallPanels = 4;    // panels of one kernel call
 inline constexpr int kCallColumns = kCallPanels * kPanelRows;
-inline constexpr int kTokenTile = 96;         // tokens multiplied per pass over an unpacked panel
-inline constexpr int kUnpackedPanels = 2;     // panels unpacked at a time
-inline constexpr int kChunkSteps = 16;        // steps unpacked at a time: at most 32 KiB, an L1 cache
+inline constexpr int kTokenTile = 96;      // tokens multiplied per pass over an unpacked panel
+inline constexpr int kUnpackedPanels = 2;  // panels unpacked at a time
+inline constexpr int kChunkSteps = 16;     // steps unpacked at a time: at most 32 KiB, an L1 cache
 
 // Scratch of one thread, in order. Sums and carried group sums: [kTokenTile][kCallColumns] fp32.
 inline constexpr std::int64_t kSumsBytes = std::int64_t{kTokenTile} * kCallColumns * 4;

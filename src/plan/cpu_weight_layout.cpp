@@ -12,9 +12,9 @@ struct Section {
   std::int64_t end = 0;
   std::int64_t add(std::int64_t bytes) {
     const std::int64_t begin = end;
-    end = checked_add(end, round_up(checked_add(bytes, kSectionAlignment, "packed weights") - kSectionAlignment,
-                                    kSectionAlignment),
-                      "packed weights");
+    end = checked_add(
+        end, round_up(checked_add(bytes, kSectionAlignment, "packed weights") - kSectionAlignment, kSectionAlignment),
+        "packed weights");
     return begin;
   }
 };

@@ -158,8 +158,8 @@ TEST_P(MicroKernel, EveryScaleByteIsExact) {
     const std::uint16_t one_bf16 = float_to_bf16(one);
     bf16 ? std::memcpy(row.data(), &one_bf16, 2) : std::memcpy(row.data(), &one, 4);
     const std::uint8_t* rows[] = {row.data()};
-    const Aligned sums = aligned(kSumsBytes), scale_space = aligned(kUnpackedScaleBytes), carried = aligned(kCarriedBytes),
-                  unpacked = aligned(unpacked_code_bytes(bf16));
+    const Aligned sums = aligned(kSumsBytes), scale_space = aligned(kUnpackedScaleBytes),
+                  carried = aligned(kCarriedBytes), unpacked = aligned(unpacked_code_bytes(bf16));
     for (int byte = 0; byte < 256; byte += 16) {
       for (int lane = 0; lane < 16; ++lane) scales[lane] = static_cast<std::uint8_t>(byte + lane);
       for (const bool blocked : {false, true}) {
@@ -210,9 +210,8 @@ TEST_P(MicroKernel, SpecialTokensStayInTheirRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Machine, MicroKernel, testing::ValuesIn(kernel_cases()), [](const auto& test) {
-  return std::string(cpu_isa_name(test.param.isa));
-});
+INSTANTIATE_TEST_SUITE_P(Machine, MicroKernel, testing::ValuesIn(kernel_cases()),
+                         [](const auto& test) { return std::string(cpu_isa_name(test.param.isa)); });
 
 TEST(MicroKernelList, SaysWhichInstructionSetsRan) {
   std::string ran;

@@ -74,8 +74,8 @@ TEST(Repack, PaddedPositionsHaveTheValueZero) {
         if (row < 24 && column < 40) continue;
         const std::int64_t group = format.spec.group_size == 0 ? 0 : column / format.spec.group_size;
         const int zero = format.spec.format != WeightFormat::int4 ? 0
-                         : format.spec.zero_points ? matrix.panel(row / 16).zeros[group * 16 + row % 16]
-                                                   : 8;
+                         : format.spec.zero_points                ? matrix.panel(row / 16).zeros[group * 16 + row % 16]
+                                                                  : 8;
         ASSERT_EQ(packed_code(matrix, row, column), zero) << row << ", " << column;
       }
   }
@@ -84,8 +84,7 @@ TEST(Repack, PaddedPositionsHaveTheValueZero) {
 TEST(Repack, BytesAreWhatThePlanSays) {
   for (const FormatCase& format : test::format_cases()) {
     const PackedUp packed(format, 40, 328, 7);
-    const auto planned = static_cast<std::uint64_t>(
-        cpu_weight_layout(test::caps_of(format.spec, 328, 40)).total_bytes);
+    const auto planned = static_cast<std::uint64_t>(cpu_weight_layout(test::caps_of(format.spec, 328, 40)).total_bytes);
     if (packed.expert().up.scale_bytes <= 2)
       EXPECT_EQ(packed.packed->bytes(), planned) << format.name;
     else

@@ -25,8 +25,8 @@ std::vector<std::byte> run_with(int threads, const std::string& isa, const Probl
   const Workspace workspace = Workspace::allocate(made, *backend);
   std::memset(workspace.span().data(), 0xff, workspace.span().size());
   RandomCall call = random_call(problem.caps, tokens, 9);
-  std::vector<std::byte> out(static_cast<std::size_t>(tokens * problem.caps.hidden *
-                                                      dtype_bits(problem.caps.activation_dtype) / 8));
+  std::vector<std::byte> out(
+      static_cast<std::size_t>(tokens * problem.caps.hidden * dtype_bits(problem.caps.activation_dtype) / 8));
   MoeTensors tensors = call.tensors;
   tensors.weights = &weights;
   tensors.out = TensorView(out.data(), problem.caps.activation_dtype, {tokens, problem.caps.hidden});
