@@ -1,4 +1,6 @@
 // The program: reads the arguments, runs one verb, and turns every failure into a message and an exit code.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -46,6 +48,17 @@ int report_error(int code, const std::string& text, bool json) {
   return code;
 }
 
+// The parser would only say that a verb is missing.
+void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() == argv[1]) return;
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+  }
+  throw Error(ErrorCode::usage, fmt::format("'{}' is no verb; the verbs are: {}", argv[1], known));
+}
+
 int parse_and_run(int argc, char** argv, bool json) {
   CLI::App app("Fourfold: Mixture-of-Experts layers with 4-bit weights", "fourfold");
   app.footer(kFooter);
@@ -60,6 +73,7 @@ int parse_and_run(int argc, char** argv, bool json) {
   add_bench_command(app, command);
   add_verify_command(app, command);
   add_doctor_command(app, command);
+  refuse_unknown_verb(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -61,6 +61,7 @@ struct Format {
   const char* name;
   std::vector<std::string> options;
 };
+void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
 
 class Quantize : public testing::TestWithParam<Format> {};
 
@@ -93,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Format{"mxfp4", {"--format", "mxfp4"}}, Format{"int4", {"--format", "int4"}},
                     Format{"int4_g16_asymmetric", {"--format", "int4", "--group-size", "16", "--asymmetric"}},
                     Format{"int4_row", {"--format", "int4", "--group-size", "row"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(QuantizeRefuses, AFolderThatHoldsSomething) {
   const TemporaryFolder folder;

@@ -38,7 +38,7 @@ TEST(Plan, HasBandsWithoutAGap) {
 TEST(Plan, SaysTheExactBytesInWordsToo) {
   const Json json = only_object(run({"plan", "t64 k4 e16 h256 i96", "--json"}));
   std::string digits = std::to_string(json["workspace_bytes"].get<std::uint64_t>());
-  for (std::size_t place = digits.size(); place > 3;) digits.insert(place -= 3, ",");
+  for (std::size_t place = digits.size(); place > 3;) digits.insert(place -= 3, 1, ',');
   const Outcome outcome = run({"plan", "t64 k4 e16 h256 i96"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.out.find("workspace: " + digits + " bytes"), std::string::npos) << outcome.out;

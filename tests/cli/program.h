@@ -71,7 +71,7 @@ struct Outcome {
 /// Where the program's streams lead; empty is a file that run() reads back.
 struct Streams {
   std::string in = "/dev/null";
-  std::string out;
+  std::string out = {};
   bool out_is_closed_pipe = false;
 };
 

@@ -9,6 +9,7 @@ struct Row {
   std::string bytes;
   int offset;
 };
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 class Malformed : public testing::TestWithParam<Row> {};
 
@@ -32,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Rfc3629, Malformed,
                                          Row{"above_10ffff", "\xf4\x90\x80\x80", 0},
                                          Row{"lead_f5", "\xf5\x80\x80\x80", 0}, Row{"byte_ff", "\xff", 0},
                                          Row{"cut_short", "caf\xc3", 3}, Row{"cut_in_the_middle", "\xe2\x82z", 0}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(WellFormed, TextAtTheEdgesOfUtf8IsRead) {
   const TemporaryFolder folder;
