@@ -17,6 +17,8 @@ foreach(area core formats plan backend moe cpu model cli lint)
     if(area STREQUAL "cli" AND TARGET fourfold)
       add_dependencies(test_${area} fourfold)
     endif()
-    gtest_discover_tests(test_${area} TEST_PREFIX ${area}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+    gtest_discover_tests(test_${area} TEST_PREFIX ${area}. DISCOVERY_TIMEOUT 60
+      # Tests run side by side: threads that spin at barriers would take each other's cores.
+      PROPERTIES TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endforeach()

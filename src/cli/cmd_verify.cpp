@@ -71,7 +71,8 @@ int run_verify_model(const Options& options) {
   const double tolerance =
       options.tolerance.value_or(options.model.activations == "f32" ? kF32Tolerance : kBf16Tolerance);
   const std::unique_ptr<Model> model = inject_into(load_model(options.model), inject);
-  const VerifyModelResult result = verify_model(*model, options.reference, tolerance);
+  const double greedy_tolerance = options.model.activations == "f32" ? 0.0 : 2 * tolerance;
+  const VerifyModelResult result = verify_model(*model, options.reference, tolerance, greedy_tolerance);
   if (options.json)
     print_json({{"max_logit_error", result.max_logit_error},
                 {"max_nll_error", result.max_nll_error},

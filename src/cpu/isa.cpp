@@ -16,8 +16,24 @@ namespace {
 constexpr std::array<CpuIsa, 4> kIsas{CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16};
 constexpr std::uint32_t kIeeeControl = 0x1f80;  // MXCSR after reset: all exceptions masked, nearest even, no flushing
 
+constexpr const char* kSlowDotReason =
+    "on Intel processors vdpbf16ps multiplies at half the rate of fp32 FMA; FOURFOLD_CPU_ISA=avx512_bf16 forces it";
+
+/// Intel cores issue a 512-bit vdpbf16ps every two cycles and two fp32 FMAs a cycle (their bf16 unit is AMX); AMD's
+/// Zen 4 and 5 issue it as often as an FMA.
+bool bf16_dot_is_slow() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
+bool is_native(const std::string& name) { return name == "native" || name.empty(); }
+
 CpuIsa cap_from(const std::string& name) {
-  if (name == "native" || name.empty()) return CpuIsa::avx512_bf16;
+  if (is_native(name)) return bf16_dot_is_slow() ? CpuIsa::avx512 : CpuIsa::avx512_bf16;
   for (const CpuIsa isa : kIsas)
     if (name == cpu_isa_name(isa)) return isa;
   fail(ErrorCode::usage,
@@ -60,7 +76,9 @@ Device cpu_device(const Settings& settings) {
   device.kind = DeviceKind::cpu;
   device.name = processor_name();
   device.isa = cap < found ? cap : found;
-  if (cap < found)
+  if (cap < found && is_native(settings.cpu_isa))
+    device.isa_fallback_reason = kSlowDotReason;
+  else if (cap < found)
     device.isa_fallback_reason = fmt::format("capped by FOURFOLD_CPU_ISA={}", cpu_isa_name(cap));
   else if (found != CpuIsa::avx512_bf16)
     device.isa_fallback_reason =

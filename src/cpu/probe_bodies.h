@@ -50,6 +50,8 @@ template <class Isa, int kSums>
 float probe_multiply(std::int64_t rounds) {
   typename Isa::Floats sums[kSums] = {};
   typename Isa::Operand a = Isa::operand(), b = Isa::operand();
+#pragma GCC unroll 32
+  for (int s = 0; s < kSums; ++s) __asm__ volatile("" : "+x"(sums[s]));  // equal starts would be one chain, not kSums
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 32
     for (int s = 0; s < kSums; ++s) sums[s] = Isa::step(sums[s], a, b);

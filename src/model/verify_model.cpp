@@ -135,7 +135,7 @@ void compare_prompt(Model& model, const Prompt& prompt, VerifyModelResult& resul
 }
 
 /// Greedy ids up to and including the first stop id of the reference; after a difference nothing can be compared.
-void compare_greedy(Model& model, const Prompt& prompt, VerifyModelResult& result) {
+void compare_greedy(Model& model, const Prompt& prompt, double tolerance, VerifyModelResult& result) {
   std::size_t length = 0;
   while (length < prompt.greedy.size()) {
     const std::int32_t id = prompt.greedy[length++];
@@ -147,7 +147,9 @@ void compare_greedy(Model& model, const Prompt& prompt, VerifyModelResult& resul
   std::span<const float> logits = model.forward(prompt.ids, false);
   for (std::size_t i = 0; i < length; ++i) {
     const auto best = std::ranges::max_element(logits);  // the first among equals
-    if (!std::isfinite(*best) || best - logits.begin() != prompt.greedy[i]) return;
+    const double behind = static_cast<double>(*best) - logits[static_cast<std::size_t>(prompt.greedy[i])];
+    const bool first = best - logits.begin() == prompt.greedy[i];
+    if (!std::isfinite(*best) || !(first || (tolerance > 0 && behind <= tolerance))) return;
     ++result.greedy_matched;
     if (i + 1 < length) logits = model.forward(std::span(prompt.greedy).subspan(i, 1), false);
   }
@@ -155,9 +157,11 @@ void compare_greedy(Model& model, const Prompt& prompt, VerifyModelResult& resul
 
 }  // namespace
 
-VerifyModelResult verify_model(Model& model, const std::string& reference_file, double logit_tolerance) {
-  check(std::isfinite(logit_tolerance) && logit_tolerance >= 0, ErrorCode::usage,
-        "logit tolerance {}: a finite number of at least 0 is expected", logit_tolerance);
+VerifyModelResult verify_model(Model& model, const std::string& reference_file, double logit_tolerance,
+                               double greedy_tolerance) {
+  for (const double tolerance : {logit_tolerance, greedy_tolerance})
+    check(std::isfinite(tolerance) && tolerance >= 0, ErrorCode::usage,
+          "logit tolerance {}: a finite number of at least 0 is expected", tolerance);
   const std::vector<Prompt> prompts = read_reference(reference_file, model.vocabulary());
   VerifyModelResult result;
   bool any_nll = false;
@@ -167,7 +171,7 @@ VerifyModelResult verify_model(Model& model, const std::string& reference_file, 
           reference_file, i, needed - 1, model.context());
     any_nll = any_nll || !prompts[i].nll.empty();
     compare_prompt(model, prompts[i], result);
-    compare_greedy(model, prompts[i], result);
+    compare_greedy(model, prompts[i], greedy_tolerance, result);
   }
   check(result.logits_compared > 0 || result.greedy_total > 0 || any_nll, ErrorCode::bad_input,
         "{}: no entry has a value to compare (top_logits, last_logits, nll or greedy_ids)", reference_file);

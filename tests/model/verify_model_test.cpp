@@ -83,6 +83,15 @@ TEST(VerifyModel, SeesZerosAndAWrongGreedyId) {
   EXPECT_FALSE(result.ok);
 }
 
+TEST(VerifyModel, ANearTieMatchesWithinItsToleranceOnly) {
+  ScratchFolder folder;
+  const std::string reference = folder.write("reference.json", R"([{"prompt_ids": [1], "greedy_ids": [2, 3]}])");
+  FixedModel model({{0, 2.125f, 2, 0}, {0, 0, 0, 9}});
+  EXPECT_EQ(verify_model(model, reference, 1e-3).greedy_matched, 0);
+  EXPECT_EQ(verify_model(model, reference, 1e-3, 0.0625).greedy_matched, 0);
+  EXPECT_EQ(verify_model(model, reference, 1e-3, 0.125).greedy_matched, 2);
+}
+
 TEST(VerifyModel, SeesAWrongLikelihood) {
   FixedModel model = good();
   const VerifyModelResult result = verify(model, R"([{"prompt_ids": [1, 2], "nll": [0.5938]}])");
