@@ -1,4 +1,5 @@
-# Libraries for everything that is not the project's purpose. fmt and spdlog header-only, the rest static.
+# Libraries for everything that is not the project's purpose. fmt (compiled in src/core/fmt_instances.cpp) and spdlog
+# (in src/core/log.cpp) come as headers, the rest static.
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
@@ -16,10 +17,12 @@ find_path(PCRE2_INCLUDE pcre2.h REQUIRED)
 find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
 
 add_library(fourfold_dependencies INTERFACE)
-target_include_directories(fourfold_dependencies INTERFACE ${XXHASH_INCLUDE} ${PCRE2_INCLUDE})
-target_compile_definitions(fourfold_dependencies INTERFACE PCRE2_STATIC PCRE2_CODE_UNIT_WIDTH=8)
+target_include_directories(fourfold_dependencies INTERFACE ${XXHASH_INCLUDE} ${PCRE2_INCLUDE}
+  $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>
+  $<TARGET_PROPERTY:spdlog::spdlog_header_only,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(fourfold_dependencies INTERFACE PCRE2_STATIC PCRE2_CODE_UNIT_WIDTH=8 SPDLOG_FMT_EXTERNAL)
 target_link_libraries(fourfold_dependencies INTERFACE
-  nlohmann_json::nlohmann_json fmt::fmt-header-only spdlog::spdlog_header_only CLI11::CLI11
+  nlohmann_json::nlohmann_json CLI11::CLI11
   ${PCRE2_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_options(fourfold_dependencies INTERFACE ${OpenMP_CXX_FLAGS})
 

@@ -1,6 +1,7 @@
 // One logger whose sink can be exchanged while other threads log.
 #include "core/log.h"
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -37,7 +38,7 @@ struct LogState {
     sink->add_sink(std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger.set_level(spdlog::level::warn);
     logger.set_pattern("[%n %l] %v");
-    logger.flush_on(spdlog::level::warn);
+    logger.flush_on(spdlog::level::trace);
   }
 };
 
@@ -75,7 +76,10 @@ void apply(LogState& state, const Settings& settings) {
 
 }  // namespace
 
-spdlog::logger& log() { return log_state().logger; }
+void log_debug(std::string_view text) { log_state().logger.debug(text); }
+void log_info(std::string_view text) { log_state().logger.info(text); }
+void log_warn(std::string_view text) { log_state().logger.warn(text); }
+void log_error(std::string_view text) { log_state().logger.error(text); }
 
 void configure_log(const Settings& settings) {
   LogState& state = log_state();

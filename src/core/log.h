@@ -1,14 +1,17 @@
 // The process's log: one spdlog logger named "fourfold", on stderr or in a file. Results never go here.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <string_view>
 
 #include "fourfold/settings.h"
 
 namespace fourfold {
 
-/// The logger. Before any configure call: level warn, stderr. Thread-safe.
-spdlog::logger& log();
+/// Writes and flushes one line at the named level if that level is on. Before any configure call: level warn, stderr. Thread-safe.
+void log_debug(std::string_view text);
+void log_info(std::string_view text);
+void log_warn(std::string_view text);
+void log_error(std::string_view text);
 
 /// Applies `log_level` and `log_file` of `settings` (a file is appended to). Thread-safe.
 /// Throws usage for an unknown level or a file that cannot be opened; the old configuration then stays.

@@ -77,7 +77,7 @@ void warn_about_unknown_names() {
   }
   std::sort(unknown.begin(), unknown.end());
   for (const std::string& name : unknown)
-    log().warn("{} is no setting and is ignored; known: {}", name, fmt::join(kKnownNames, ", "));
+    log_warn(fmt::format("{} is no setting and is ignored; known: {}", name, fmt::join(kKnownNames, ", ")));
 }
 
 }  // namespace

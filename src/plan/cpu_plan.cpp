@@ -113,7 +113,7 @@ void explain(PlanData& data) {
   data.notes.push_back(
       "batch_invariant: always so on a CPU and free of cost; every band does the same operations in the same order");
   data.notes.push_back(bf16 ? "subnormals: the bf16 dot product reads subnormal bf16 activations as zero and flushes "
-                              "subnormal sums of a group; weights and scales are never flushed"
+                              "subnormal products and sums of a group; weights and scales are never flushed"
                             : "subnormals: none is flushed, whatever the caller's floating-point mode");
   if (caps.format.format == WeightFormat::int4)
     data.notes.push_back(
