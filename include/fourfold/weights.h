@@ -99,7 +99,7 @@ class ExpertWeights {
  public:
   ExpertWeights() = default;
   explicit ExpertWeights(std::shared_ptr<const PackedExperts> packed) : packed_(std::move(packed)) {}
-  /// Bytes held on the device, padding included.
+  /// Bytes of the packed layout, its padding included. The allocator rounds large blocks up to pages of 2 MiB.
   std::uint64_t bytes() const noexcept;
   bool empty() const noexcept { return packed_ == nullptr; }
   const std::shared_ptr<const PackedExperts>& packed() const noexcept { return packed_; }

@@ -104,7 +104,7 @@ void add_sampling_options(CLI::App& verb, SamplingOptions& sampling) {
   verb.add_option("--top-p", sampling.top_p, "keep the likeliest tokens up to this probability")->capture_default_str();
   verb.add_option("--min-p", sampling.min_p, "drop tokens below this share of the likeliest")->capture_default_str();
   verb.add_option("--repetition-penalty", sampling.repetition_penalty, "1 is off")->capture_default_str();
-  verb.add_option("--seed", sampling.seed, "same seed, same text")->capture_default_str();
+  verb.add_option("--seed", sampling.seed, "same seed, same text")->check(seed_check())->capture_default_str();
 }
 
 }  // namespace

@@ -93,8 +93,19 @@ int run_verify_case(const Options& options) {
   Json cases = Json::array();
   Table table({"", "case", ">error/bound", "reason"});
   std::size_t failed = 0;
+  bool unreadable = false;
   for (const std::string& file : options.files) {
-    const CaseResult result = run_case(file, *backend, inject_from(options.inject));
+    CaseResult result;
+    try {
+      result = run_case(file, *backend, inject_from(options.inject));
+    } catch (const Error& error) {
+      // The other files still count; the exit code tells of the worst.
+      if (error.code() != ErrorCode::bad_input) throw;
+      result.name = file;
+      result.reason = error.what();
+      unreadable = true;
+      std::fprintf(stderr, "fourfold: %s\n", without_controls(result.reason).c_str());
+    }
     failed += result.ok ? 0 : 1;
     cases.push_back(case_json(result));
     add_case_row(table, result);
@@ -107,6 +118,7 @@ int run_verify_case(const Options& options) {
     write_stdout(table.text() +
                  fmt::format("{} of {} cases ok\n", options.files.size() - failed, options.files.size()));
   }
+  if (unreadable) return static_cast<int>(ErrorCode::bad_input);
   return failed == 0 ? 0 : kMismatch;
 }
 
@@ -249,7 +261,7 @@ void add_verify_moe(CLI::App& verify, const std::shared_ptr<Options>& options, C
                                          "random weights and tokens of a problem against a double-precision "
                                          "reference");
   verb->add_option("problem", options->problem, "as 't64 k8 e128 h2048 i768 nvfp4 bf16 silu'")->required();
-  verb->add_option("--seed", options->seed, "of weights and tokens")->capture_default_str();
+  verb->add_option("--seed", options->seed, "of weights and tokens")->check(seed_check())->capture_default_str();
   add_device(*verb, *options);
   add_common(*verb, *options);
   verb->footer(
@@ -278,7 +290,21 @@ void add_verify_command(CLI::App& app, Command& command) {
       "  fourfold verify --device cpu --inject stale --report /tmp/report.json   # must exit 5\n"
       "  fourfold verify case tests/data/cases/*.safetensors");
   verb->callback([options, verb, &command] {
-    if (verb->get_subcommands().empty()) command.run = [options] { return run_verify_device(*options); };
+    if (verb->get_subcommands().empty()) {
+      command.run = [options] { return run_verify_device(*options); };
+      return;
+    }
+    // Options of the matrix that the subcommand would ignore.
+    const std::string name = verb->get_subcommands().front()->get_name();
+    if (verb->count("--report") > 0)
+      command.run = [name]() -> int {
+        throw Error(ErrorCode::usage,
+                    fmt::format("--report belongs to the matrix; verify {} writes none, use --json", name));
+      };
+    else if (name == "model" && verb->count("--device") > 0)
+      command.run = []() -> int {
+        throw Error(ErrorCode::usage, "--device stands before 'model'; write it after the subcommand");
+      };
   });
 }
 

@@ -42,6 +42,13 @@ std::shared_ptr<Backend> open_backend_for(const Problem& problem, const std::str
 }
 
 Device device_to_plan_for(const std::string& device, const std::string& arch) {
+  if (!device.empty() && !arch.empty()) {
+    const Device asked = device_to_plan_for(device, ""), named = device_to_plan_for("", arch);
+    if (asked.kind != named.kind || bare_arch(asked.arch) != bare_arch(named.arch))
+      throw Error(ErrorCode::usage,
+                  fmt::format("the problem says @{} but --device is {}; leave one of the two out", arch, device));
+    return asked;
+  }
   const std::string& wanted = device.empty() ? arch : device;
   if (wanted.empty() || wanted == "cpu") return open_backend("cpu")->device();
   const std::vector<std::string> names = device_preset_names();

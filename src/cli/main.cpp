@@ -1,5 +1,6 @@
 // The program: reads the arguments, runs one verb, and turns every failure into a message and an exit code.
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -11,6 +12,7 @@
 
 #include "command.h"
 #include "fourfold/error.h"
+#include "fourfold/settings.h"
 #include "fourfold_version.h"
 #include "interrupt.h"
 #include "output.h"
@@ -37,7 +39,7 @@ bool wants_json(int argc, char** argv) {
 }
 
 int report_error(int code, const std::string& text, bool json) {
-  std::fprintf(stderr, "fourfold: %s\n", text.c_str());
+  std::fprintf(stderr, "fourfold: %s\n", without_controls(text).c_str());
   if (json) {
     try {
       print_json(Json{{"error", {{"code", code}, {"text", text}}}});
@@ -86,6 +88,9 @@ int parse_and_run(int argc, char** argv, bool json) {
     const int code = static_cast<int>(ErrorCode::usage);
     return report_error(code, std::string(error.what()) + "; see fourfold --help and fourfold VERB --help", json);
   }
+  // Read before any verb, so that a wrong setting is an error whatever the verb; its threads serve all parallel work.
+  const Settings settings = settings_from_environment();
+  if (settings.threads > 0) omp_set_num_threads(settings.threads);
   return command.run();
 }
 
@@ -95,6 +100,7 @@ int parse_and_run(int argc, char** argv, bool json) {
 int main(int argc, char** argv) {
   using namespace fourfold;
   using namespace fourfold::cli;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is then a failed write, with a message and a clean end
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen where we write, not as a death by signal
   const bool json = wants_json(argc, argv);
   const int internal = static_cast<int>(ErrorCode::internal);
@@ -105,7 +111,7 @@ int main(int argc, char** argv) {
   } catch (const Interrupted& interrupted) {
     return report_error(128 + interrupted.signal, "interrupted; nothing half-written is left behind", json);
   } catch (const std::bad_alloc&) {
-    return report_error(internal, "out of memory; use a smaller problem or a machine with more memory", json);
+    return report_error(static_cast<int>(ErrorCode::unavailable), "out of memory; use a smaller problem or a machine with more memory", json);
   } catch (const std::exception& error) {
     return report_error(internal, std::string("internal fault: ") + error.what(), json);
   }

@@ -77,8 +77,18 @@ Table::Table(std::vector<std::string> headings) : headings_(std::move(headings))
   }
 }
 
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
+  return text;
+}
+
 void Table::add(std::vector<std::string> cells) {
   cells.resize(headings_.size());
+  for (std::string& cell : cells) {
+    cell = without_controls(std::move(cell));
+    std::replace(cell.begin(), cell.end(), '\n', '?');
+  }
   rows_.push_back(std::move(cells));
 }
 

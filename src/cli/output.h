@@ -28,6 +28,9 @@ std::string format_rate(double bytes_per_second);
 /// "0.42 s", "3 min 05 s".
 std::string format_duration(double seconds);
 
+/// Control characters but line ends as '?': what a file or argument says must not steer a terminal.
+std::string without_controls(std::string text);
+
 /// Text in aligned columns, two spaces apart and indented by two.
 class Table {
  public:

@@ -15,6 +15,8 @@
 namespace fourfold::cli {
 namespace {
 
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
@@ -25,6 +27,9 @@ std::string read_all(std::FILE* file, const std::string& name) {
   while (true) {
     const std::size_t got = std::fread(block, 1, sizeof block, file);
     text.append(block, got);
+    if (text.size() > kMaxTextBytes)
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: more than {} bytes; give a shorter text", name, kMaxTextBytes));
     if (got < sizeof block) break;
   }
   if (std::ferror(file) != 0)

@@ -22,7 +22,10 @@ namespace fs = std::filesystem;
 
 // "a/b/" and "a/b" name the same thing; the sibling's name needs the last real component.
 fs::path without_trailing_slash(const fs::path& path) {
-  const fs::path normal = fs::absolute(path).lexically_normal();
+  check(!path.empty(), ErrorCode::usage, "the name of what to write is empty; name a file or folder");
+  std::error_code error;
+  const fs::path normal = fs::absolute(path, error).lexically_normal();
+  if (error) fail_with_errno("find the folder of", path, error.value());
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
@@ -46,8 +49,8 @@ void sync_path(const fs::path& path) {
 void rename_and_sync(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int error = errno;
-    fail(ErrorCode::bad_input, "cannot rename '{}' to '{}': {}", from.string(), to.string(),
-         std::generic_category().message(error));
+    fail(ErrorCode::bad_input, "cannot rename '{}' to '{}': {}; did something else write there? Name another destination",
+         from.string(), to.string(), std::generic_category().message(error));
   }
   sync_path(to.parent_path());
 }
@@ -102,6 +105,9 @@ AtomicFolder::AtomicFolder(const fs::path& destination) : destination_(without_t
     check(empty, ErrorCode::usage, "'{}' exists and is not empty; name another destination or remove it",
           destination_.string());
   }
+  for (fs::path folder = destination_.parent_path(); !fs::exists(folder, error) && folder.has_relative_path();
+       folder = folder.parent_path())
+    made_parents_.push_back(folder);
   fs::create_directories(destination_.parent_path(), error);
   if (error) fail_with_errno("create", destination_.parent_path(), error.value());
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
@@ -117,6 +123,7 @@ AtomicFolder::~AtomicFolder() {
   if (committed_) return;
   std::error_code ignored;
   fs::remove_all(temporary_, ignored);
+  for (const fs::path& folder : made_parents_) fs::remove(folder, ignored);  // innermost first, only empty ones go
 }
 
 void AtomicFolder::commit() {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 #include <string_view>
 
 namespace fourfold {
@@ -84,7 +85,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 /// A folder that appears complete or not at all. Fill path(), then commit().
 class AtomicFolder {
  public:
-  /// Makes a temporary sibling ".<name>.partial-<pid>". Missing parents of `destination` are made (and stay).
+  /// Makes a temporary sibling ".<name>.partial-<pid>". Missing parents of `destination` are made; without
+  /// a commit they are removed again.
   /// Throws usage when `destination` exists and is anything but an empty folder.
   explicit AtomicFolder(const std::filesystem::path& destination);
   /// Removes everything that was not committed.
@@ -98,6 +100,7 @@ class AtomicFolder {
 
  private:
   std::filesystem::path destination_, temporary_;
+  std::vector<std::filesystem::path> made_parents_;  // innermost first
   bool committed_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -61,6 +62,12 @@ void apply(LogState& state, const Settings& settings) {
     target = std::make_shared<spdlog::sinks::stderr_sink_mt>();
     target->set_pattern("[%n %l] %v");
   } else {
+    // spdlog would make missing folders, as root even at the top of the file system.
+    std::error_code ignored;
+    const std::filesystem::path folder = std::filesystem::path(settings.log_file).parent_path();
+    check(folder.empty() || std::filesystem::is_directory(folder, ignored), ErrorCode::usage,
+          "log file (FOURFOLD_LOG_FILE) '{}' cannot be opened: there is no folder '{}'; make it or name another file",
+          settings.log_file, folder.string());
     try {
       target = std::make_shared<spdlog::sinks::basic_file_sink_mt>(settings.log_file);
     } catch (const spdlog::spdlog_ex& error) {

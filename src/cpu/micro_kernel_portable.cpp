@@ -82,7 +82,8 @@ struct Portable {
     } else if constexpr (kScales == Scales::f16) {
       const std::uint32_t bits = half_word(p), sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
       if (magnitude < 0x400u) return float_of(sign | 0x3f800000u) * (static_cast<float>(magnitude) * 0x1p-24f);
-      return float_of(sign | ((magnitude << 13) + (112u << 23)));  // infinities are refused when packing
+      if (magnitude >= 0x7c00u) return float_of(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);  // infinity, NaN
+      return float_of(sign | ((magnitude << 13) + (112u << 23)));
     } else {
       return float_of(half_word(p) | half_word(p + 2) << 16);
     }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "cpu/isa.h"
 #include "cpu/probe_bodies.h"
 
 namespace fourfold::cpu {
@@ -98,9 +99,11 @@ double gflop_per_s(float (*multiply)(std::int64_t), std::int64_t operations_per_
 
 Probes measure(const Device& device) {
   const ProbeBodies bodies = bodies_of(device.isa);
+  // The multiply rate is that of the kernels in use; memory is read with the widest loads there are.
+  const ProbeBodies widest = bodies_of(detected_isa());
   std::atomic<std::uint32_t> sink{0};
   Probes probes;
-  probes.read_gb_per_s = read_gb_per_s(bodies, device.threads, sink);
+  probes.read_gb_per_s = read_gb_per_s(widest, device.threads, sink);
   probes.f32_gflop_per_s = gflop_per_s(bodies.multiply_f32, bodies.f32_operations_per_round, device.threads, sink);
   probes.bf16_gflop_per_s =
       bodies.multiply_bf16 ? gflop_per_s(bodies.multiply_bf16, bodies.bf16_operations_per_round, device.threads, sink)

@@ -148,6 +148,7 @@ PackedCpuExperts::Block PackedCpuExperts::allocate(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   const std::size_t alignment = size >= 4 * kHugePageBytes ? kHugePageBytes : kAlignment;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  bytes_ += size;
   Block block(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, rounded)));
   check(block != nullptr, ErrorCode::unavailable,
         "packed experts: no memory for {} bytes; free some or use fewer layers", bytes);
@@ -158,7 +159,6 @@ PackedCpuExperts::Block PackedCpuExperts::allocate(std::int64_t bytes) {
 PackedCpuExperts::PackedCpuExperts(const Caps& caps, ExpertSource& source, int threads)
     : PackedExperts(caps),
       layout_(cpu_weight_layout(caps)),
-      bytes_(static_cast<std::uint64_t>(layout_.total_bytes)),
       block_(allocate(layout_.total_bytes)),
       experts_(static_cast<std::size_t>(caps.experts)) {
   for (std::int64_t index = 0; index < caps.experts; ++index) pack(index, source.expert(index), threads);
@@ -193,7 +193,6 @@ void PackedCpuExperts::pack(std::int64_t index, const ExpertMatrices& matrices, 
       const std::int64_t wide = layout.panels * layout.groups * kPanelRows * scale_bytes;
       wide_scales_.push_back(allocate(wide));
       out.scales = wide_scales_.back().get();
-      bytes_ += static_cast<std::uint64_t>(wide);
     }
     const PanelPacker packer{*sources[m], layout, spec, kind, scale_bytes};
 #pragma omp parallel for schedule(static) num_threads(threads) if (layout.panels * layout.steps > 512)

@@ -46,7 +46,7 @@ class PackedCpuExperts final : public PackedExperts {
     void operator()(std::uint8_t* data) const noexcept;
   };
   using Block = std::unique_ptr<std::uint8_t, Release>;
-  static Block allocate(std::int64_t bytes);
+  Block allocate(std::int64_t bytes);  // counts into bytes_
 
   void pack(std::int64_t index, const ExpertMatrices& matrices, int threads);
 

@@ -279,6 +279,11 @@ CaseResult run_case(const std::string& file, Backend& backend, Inject inject) {
     result.reason = fault;
   }
   if (!test.refuse) return result;
+  if (inject != Inject::none) {
+    result.ok = false;
+    result.reason = "no fault can be planted: the case expects a refusal, so nothing is computed";
+    return result;
+  }
   result.ok = result.refused;
   if (!result.ok) result.reason = "the case expects a refusal, but the call ran: " + result.reason;
   return result;

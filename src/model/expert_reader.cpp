@@ -225,6 +225,10 @@ ExpertLayerInfo describe_experts(const Checkpoint& checkpoint, const ModelConfig
   check(!checkpoint.contains(prefix + ".gate_up_proj"), ErrorCode::unsupported,
         "{}: '{}.gate_up_proj' stacks unquantised experts in one tensor; one tensor per expert is supported",
         checkpoint.path(), prefix);
+  // Before anything is listed per expert: the count is a number in a file, and can be absurd.
+  check(config.experts <= static_cast<std::int64_t>(checkpoint.tensors().size()), ErrorCode::bad_input,
+        "{}: {} experts, but {} holds {} tensors in all; correct the count or add the missing shards", config.file,
+        config.experts, checkpoint.path(), checkpoint.tensors().size());
   const ProjectionNames names = projection_names(checkpoint, prefix);
   std::vector<std::string> absent;
   std::string first_module;

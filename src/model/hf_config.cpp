@@ -25,15 +25,19 @@ class Reader {
  public:
   Reader(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
 
-  /// The first of `keys` that is there and not null.
+  /// The first of `keys` that is there and not null. Throws bad_input when another spelling says something else.
   const Json* find(std::initializer_list<const char*> keys, std::string& found) const {
+    const Json* value = nullptr;
     for (const char* key : keys) {
       const auto at = object_.find(key);
       if (at == object_.end() || at->is_null()) continue;
+      check(value == nullptr || *value == *at, ErrorCode::bad_input, "{}: '{}' is {}, but '{}' is {}; keep one", file_,
+            found, value == nullptr ? "" : shown(*value), key, shown(*at));
+      if (value != nullptr) continue;
       found = key;
-      return &*at;
+      value = &*at;
     }
-    return nullptr;
+    return value;
   }
   std::int64_t integer(std::initializer_list<const char*> keys, std::int64_t fallback, std::int64_t lowest,
                        std::int64_t highest) const {
@@ -107,7 +111,14 @@ RopeConfig rope_of(const Json& body, const Reader& reader, const std::string& fi
           shown(*at));
     const Reader scaling(*at, file + ": " + key);
     const std::string type = scaling.text({"rope_type", "type"});
-    if (!type.empty()) rope.type = type;
+    check(!type.empty() || !at->contains("factor"), ErrorCode::bad_input,
+          "{}: '{}' has a factor but no rope_type; add the type or remove the factor", file, key);
+    // Both may be there, written by different versions: one that scales must not be lost behind one that does not.
+    if (!type.empty() && type != "default") {
+      check(rope.type == "default" || rope.type == type, ErrorCode::bad_input,
+            "{}: rope_scaling says '{}', but rope_parameters says '{}'; keep one", file, rope.type, type);
+      rope.type = type;
+    }
     rope.theta = scaling.number({"rope_theta"}, rope.theta);
     rope.factor = scaling.number({"factor"}, rope.factor);
     rope.partial_rotary_factor = scaling.number({"partial_rotary_factor"}, rope.partial_rotary_factor);
@@ -145,6 +156,17 @@ void check_products(const ModelConfig& config) {
           {config.layers, config.heads, config.head_dim, config.hidden});
   product("layers x max_position_embeddings x num_key_value_heads x head_dim",
           {config.layers, config.max_positions, 2, config.kv_heads, config.head_dim});
+}
+
+/// config.json and hf_quant_config.json may both describe the quantisation, in the same words.
+void check_same_quantization(const QuantizationConfig& a, const QuantizationConfig& b) {
+  const auto same = [&](const char* key, const auto& left, const auto& right) {
+    check(left == right, ErrorCode::bad_input, "{} says {} {}, but {} says {}; remove the wrong one", a.file, key, left,
+          b.file, right);
+  };
+  same("method", a.method, b.method);
+  if (!a.format.empty() && !b.format.empty()) same("algorithm", a.format, b.format);
+  if (a.group_size >= 0 && b.group_size >= 0) same("group size", a.group_size, b.group_size);
 }
 
 }  // namespace
@@ -204,6 +226,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file, s
   const auto quant = holder.find("quantization_config");
   if (quant != holder.end() && !quant->is_null())
     config.quantization = parse_quantization_config(*quant, file + ": quantization_config");
+  if (config.quantization && !quant_text.empty())
+    check_same_quantization(*config.quantization, parse_hf_quant_config(quant_root, quant_file));
   else if (!quant_text.empty())
     config.quantization = parse_hf_quant_config(quant_root, quant_file);
   check_products(config);
@@ -245,8 +269,11 @@ void check_runnable(const ModelConfig& config, std::span<const std::string> know
   needed("num_experts", config.experts);
   needed("num_experts_per_tok", config.top_k);
   needed("moe_intermediate_size", config.expert_intermediate);
-  check(config.rms_norm_eps > 0, ErrorCode::bad_input, "{}: 'rms_norm_eps' is absent; expected is a positive number",
-        config.file);
+  check(config.rms_norm_eps > 0 && config.rms_norm_eps <= 1, ErrorCode::bad_input,
+        "{}: 'rms_norm_eps' is {} (0: absent); expected is a number above 0, at most 1", config.file,
+        config.rms_norm_eps);
+  check(config.rope.theta >= 1 && config.rope.theta <= 1e12, ErrorCode::bad_input,
+        "{}: 'rope_theta' is {}; expected is a number from 1 to 1e12", config.file, config.rope.theta);
   check(config.top_k <= config.experts, ErrorCode::bad_input,
         "{}: 'num_experts_per_tok' is {}, more than the {} experts", config.file, config.top_k, config.experts);
   check(config.heads % config.kv_heads == 0, ErrorCode::bad_input,

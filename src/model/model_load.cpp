@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "backend/backend_interface.h"
 #include "core/check.h"
 #include "fourfold/moe.h"
+#include "model/message_text.h"
 
 namespace fourfold {
 
@@ -104,7 +107,34 @@ void ModelLoader::check_tensors() {
     else
       sizes_.intermediate = std::max(sizes_.intermediate, spec_.expert_intermediate);
   }
+  check_leftovers();
   format_text_ = formats.empty() ? "none" : fmt::format("{}", fmt::join(formats, "+"));
+}
+
+/// Tensors that the config leaves no place for mean that config and weights belong to different models.
+void ModelLoader::check_leftovers() const {
+  // "model.layers.0.input_layernorm..." -> "model.layers."
+  const std::string first = spec_.layers.empty() ? std::string() : spec_.layers.front().input_norm;
+  const std::string stem = first.substr(0, first.find("layers.") == std::string::npos ? 0 : first.find("layers.") + 7);
+  for (const TensorInfo& tensor : checkpoint_->tensors()) {
+    if (stem.empty() || !tensor.name.starts_with(stem)) continue;
+    std::size_t layer = 0;
+    const char* const begin = tensor.name.data() + stem.size();
+    const auto [end, error] = std::from_chars(begin, tensor.name.data() + tensor.name.size(), layer);
+    check(end == begin || (error == std::errc() && layer < spec_.layers.size()), ErrorCode::bad_input,
+          "{}: '{}' belongs to a layer that config.json does not have ('num_hidden_layers' is {}); correct the config",
+          checkpoint_->path(), shown_name(tensor.name), spec_.layers.size());
+  }
+  const std::string head = "lm_head.weight";
+  if (!spec_.head.empty() || !checkpoint_->contains(head)) return;
+  // Tied models are often stored with a copy of the embedding as their head; anything else would be ignored.
+  const auto own = checkpoint_->read(head), embedding = checkpoint_->read(spec_.embedding);
+  const ConstTensorView a = own.view(), b = embedding.view();
+  check(a.dtype == b.dtype && a.bytes() == b.bytes() &&
+            std::memcmp(a.data, b.data, static_cast<std::size_t>(a.bytes())) == 0,
+        ErrorCode::bad_input,
+        "{}: 'tie_word_embeddings' is true, but '{}' differs from '{}'; set it to false or remove the tensor",
+        checkpoint_->path(), head, spec_.embedding);
 }
 
 Plan ModelLoader::plan_for(const ExpertLayerInfo& info) {

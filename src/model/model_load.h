@@ -31,6 +31,7 @@ class ModelLoader {
  private:
   void check_options(const ModelOptions& options);
   void check_tensors();
+  void check_leftovers() const;
   void check_attention(const LayerSpec& layer) const;
   Layer load_layer(std::size_t index);
   std::unique_ptr<FeedForward> load_feed_forward(std::size_t index);

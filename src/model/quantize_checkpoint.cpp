@@ -18,6 +18,7 @@
 #include "model/hf_config.h"
 #include "model/json_text.h"
 #include "model/linear_reader.h"
+#include "model/model_load.h"
 #include "model/quantized_layout.h"
 
 namespace fourfold {
@@ -253,16 +254,20 @@ bool is_companion_file(const std::string& name) {
 }
 
 void copy_companion_files(const fs::path& source, const fs::path& destination) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
-    const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file() || !is_companion_file(name)) continue;
-    const InputFile input = InputFile::open(entry.path());
+  std::error_code error;
+  fs::directory_iterator entry(source, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored) || !is_companion_file(name)) continue;
+    const InputFile input = InputFile::open(entry->path());
     std::vector<std::byte> bytes(input.size());
     input.read_at(0, bytes);
     OutputFile output = OutputFile::create(destination / name);
     output.write(bytes);
     output.close();
   }
+  check(!error, ErrorCode::bad_input, "cannot list '{}': {}", source.string(), error.message());
 }
 
 void write_text(const fs::path& path, const nlohmann::ordered_json& json) {
@@ -279,6 +284,16 @@ void write_configs(const std::string& source, const fs::path& folder, const Form
   config["quantization_config"] = quantization_config_json(spec, layout, ignored);
   write_text(folder / "config.json", config);
   if (layout == CheckpointLayout::modelopt) write_text(folder / "hf_quant_config.json", hf_quant_config_json(ignored));
+}
+
+/// A checkpoint of a known architecture must be one that would load: names, shapes, dtypes and config agree. Others
+/// are quantised by the names of their tensors alone.
+void check_loads(const std::string& source, const ModelConfig& config) {
+  const std::vector<std::string> known = known_architectures();
+  if (std::find(known.begin(), known.end(), config.architecture) == known.end()) return;
+  ModelOptions options;
+  options.memory_map = false;
+  ModelLoader(source, cpu_backend(), options);
 }
 
 CheckpointLayout chosen_layout(const QuantizeOptions& options) {
@@ -307,6 +322,7 @@ QuantizeReport quantize_checkpoint_in_shards(const std::string& source, const st
         source);
   const ModelConfig config = load_model_config(source);
   check_not_quantised(*checkpoint, config);
+  check_loads(source, config);
   std::vector<Item> items = plan_items(*checkpoint, config, options, layout);
   check(std::any_of(items.begin(), items.end(), [](const Item& i) { return i.kind == Item::Kind::quantise; }),
         ErrorCode::unsupported,

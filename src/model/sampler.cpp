@@ -41,11 +41,13 @@ void Sampler::check_row(std::span<const float> logits, std::span<const std::int3
     if (bad && nan_count++ == 0) first = static_cast<std::int64_t>(i);
     finite += std::isfinite(logits[i]);
   }
-  check(nan_count == 0, ErrorCode::internal,
-        "sampler: {} of {} logits are NaN or +inf, the first is that of id {} (after {} tokens of history)", nan_count,
-        vocabulary_, first, history.size());
-  check(finite > 0, ErrorCode::internal, "sampler: all {} logits are -inf (after {} tokens of history)", vocabulary_,
-        history.size());
+  check(nan_count == 0, ErrorCode::bad_input,
+        "sampler: {} of {} logits are NaN or +inf, the first is that of id {} (after {} tokens of history); the "
+        "checkpoint holds values that are not finite or overflow: try f32 activations, or fetch it again",
+        nan_count, vocabulary_, first, history.size());
+  check(finite > 0, ErrorCode::bad_input,
+        "sampler: all {} logits are -inf (after {} tokens of history); the checkpoint holds values that overflow",
+        vocabulary_, history.size());
 }
 
 void Sampler::penalise(std::span<const std::int32_t> history) {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "core/check.h"
+#include "core/file.h"
 #include "model/byte_pair_merge.h"
+#include "model/json_text.h"
 #include "model/text_split.h"
 #include "model/tokenizer_file.h"
 #include "model/unicode_nfc.h"
@@ -239,11 +239,7 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, con
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& path_of_tokenizer_json) {
-  std::ifstream stream(path_of_tokenizer_json, std::ios::binary);
-  check(stream.good(), ErrorCode::bad_input, "{}: cannot be opened; is it there and readable?", path_of_tokenizer_json);
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  check(!stream.bad(), ErrorCode::bad_input, "{}: reading failed", path_of_tokenizer_json);
-  return parse_tokenizer(text, path_of_tokenizer_json);
+  return parse_tokenizer(read_text_file(path_of_tokenizer_json, kMaxJsonBytes), path_of_tokenizer_json);
 }
 
 }  // namespace fourfold

@@ -1,6 +1,8 @@
 // Double-precision evaluation of one call, row by row of the weights; formulas as in include/fourfold/plan.h.
 #include "moe/reference_moe.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/float16.h"
+#include "plan/problem.h"
 
 namespace fourfold {
 namespace {
@@ -227,21 +230,26 @@ class Evaluation {
                                experts_.gate_up_codes,
                                experts_.gate_up_scales,
                                experts_.gate_up_zeros};
-#pragma omp parallel
+    // Here, so that no thread allocates: an exception cannot leave a parallel region.
+    const std::int64_t threads = omp_get_max_threads();
+    std::vector<double> rows(threads * caps_.hidden);
+    std::vector<Projected> gates(threads * count), ups(threads * count);
+#pragma omp parallel num_threads(static_cast<int>(threads))
     {
-      std::vector<double> row(caps_.hidden);
-      std::vector<Projected> gate(count), up(count);
+      double* const row = rows.data() + omp_get_thread_num() * caps_.hidden;
+      Projected* const gate = gates.data() + omp_get_thread_num() * count;
+      Projected* const up = ups.data() + omp_get_thread_num() * count;
 #pragma omp for schedule(static)
       for (std::int64_t i = 0; i < caps_.intermediate; ++i) {
         for (std::int64_t half = 0; half < halves; ++half) {
           const std::int64_t fused = fused_row(half, i);
-          matrix.decode_row(expert, fused, row.data());
+          matrix.decode_row(expert, fused, row);
           const bool has_global = caps_.format.format == WeightFormat::nvfp4;
           const double global = has_global ? element(experts_.gate_up_global, expert * halves + half) : 1;
           const double bias =
               caps_.gate_up_bias ? element(experts_.gate_up_bias, expert * caps_.gate_up_rows() + fused) : 0;
           for (std::int64_t r = 0; r < count; ++r)
-            (half == 0 && gated ? gate : up)[r] = project(row.data(), x_.data() + r * caps_.hidden, global, bias,
+            (half == 0 && gated ? gate : up)[r] = project(row, x_.data() + r * caps_.hidden, global, bias,
                                                           caps_.router_weight_on_input ? routing_weight(routes[r]) : 1);
         }
         for (std::int64_t r = 0; r < count; ++r) store_activated(r * caps_.intermediate + i, gate[r], up[r]);
@@ -268,17 +276,19 @@ class Evaluation {
     const StackedMatrix matrix{
         &caps_, caps_.hidden, inner, experts_.down_codes, experts_.down_scales, experts_.down_zeros};
     const double global = caps_.format.format == WeightFormat::nvfp4 ? element(experts_.down_global, expert) : 1;
-#pragma omp parallel
+    const std::int64_t threads = omp_get_max_threads();
+    std::vector<double> rows(threads * inner);
+#pragma omp parallel num_threads(static_cast<int>(threads))
     {
-      std::vector<double> row(inner);
+      double* const row = rows.data() + omp_get_thread_num() * inner;
 #pragma omp for schedule(static)
       for (std::int64_t n = 0; n < caps_.hidden; ++n) {
-        matrix.decode_row(expert, n, row.data());
-        for (double& weight : row) weight *= global;
+        matrix.decode_row(expert, n, row);
+        for (std::int64_t k = 0; k < inner; ++k) row[k] *= global;
         const double bias = caps_.down_bias ? element(experts_.down_bias, expert * caps_.hidden + n) : 0;
         double deviation = 0;
         for (std::int64_t r = 0; r < count; ++r) {
-          const Sums sums = dot_sums(row.data(), activated_.data() + r * inner, inner);
+          const Sums sums = dot_sums(row, activated_.data() + r * inner, inner);
           const double factor = caps_.router_weight_on_input ? 1 : routing_weight(routes[r]);
           const std::int64_t at = routes[r].token * caps_.hidden + n;
           expected_[at] += factor * (sums.plain + bias);
@@ -291,7 +301,7 @@ class Evaluation {
           magnitude_[at] += std::fabs(factor) * sums.absolute;
           if (fp32_error_.empty()) continue;
           const double unit = 8 * std::sqrt(static_cast<double>(inner)) * 0x1p-24;
-          const Sums spread = dot_sums(row.data(), activated_error_.data() + r * inner, inner);
+          const Sums spread = dot_sums(row, activated_error_.data() + r * inner, inner);
           fp32_error_[at] += std::fabs(factor) * (spread.absolute + unit * (sums.absolute + std::fabs(bias)));
         }
       }
@@ -326,6 +336,13 @@ void check_shape(ConstTensorView tensor, const char* name, std::initializer_list
   check(same, ErrorCode::bad_input, "reference: tensor {} has not the shape that the caps ask for", name);
 }
 
+void check_dtype(ConstTensorView tensor, const char* name, std::initializer_list<DType> accepted) {
+  check(std::find(accepted.begin(), accepted.end(), tensor.dtype) != accepted.end(), ErrorCode::bad_input,
+        "reference: tensor {} is {}, which the caps do not accept", name, dtype_text(tensor.dtype));
+  check(tensor.bytes() == 0 || tensor.data != nullptr, ErrorCode::bad_input,
+        "reference: tensor {} has a null pointer, expected {} bytes", name, tensor.bytes());
+}
+
 }  // namespace
 
 ReferenceResult reference_moe(const Caps& caps, const StackedExperts& experts, const MoeTensors& tensors) {
@@ -333,7 +350,16 @@ ReferenceResult reference_moe(const Caps& caps, const StackedExperts& experts, c
   check_shape(tensors.x, "x", {tokens, caps.hidden});
   check_shape(tensors.topk_ids, "topk_ids", {tokens, caps.top_k});
   check_shape(tensors.topk_weights, "topk_weights", {tokens, caps.top_k});
-  if (caps.global_experts > 0) check_shape(tensors.expert_map, "expert_map", {caps.global_experts});
+  check_dtype(tensors.x, "x", {caps.activation_dtype});
+  check_dtype(tensors.topk_ids, "topk_ids", {DType::i32, DType::i64});
+  check_dtype(tensors.topk_weights, "topk_weights", {DType::f32});
+  if (caps.global_experts > 0) {
+    check_shape(tensors.expert_map, "expert_map", {caps.global_experts});
+    check_dtype(tensors.expert_map, "expert_map", {DType::i32});
+  } else {
+    check(tensors.expert_map.absent(), ErrorCode::bad_input,
+          "reference: expert_map is given, but caps.global_experts = 0 takes none");
+  }
   stacked_source(experts, caps);  // its constructor checks every weight tensor
   return Evaluation(caps, experts, tensors).evaluate();
 }

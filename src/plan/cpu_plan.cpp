@@ -25,6 +25,12 @@ std::string kernel_format(const FormatSpec& format) {
   return name;
 }
 
+/// int4 experts keep their scales in the narrowest dtype that holds them, so each of the three can be met.
+std::vector<std::string> with_scales(const std::string& kernel, const FormatSpec& format) {
+  if (format.format != WeightFormat::int4) return {kernel};
+  return {kernel + ".bf16_scales", kernel + ".f16_scales", kernel + ".f32_scales"};
+}
+
 /// Narrower tiles for more threads. Independent of max_tokens, or the workspace would not grow with it.
 std::int64_t column_tile(const Caps& caps, int threads) {
   std::int64_t tile = cpu::kCallColumns;
@@ -46,9 +52,15 @@ void plan_bands(PlanData& data) {
   const std::int64_t tile = column_tile(caps, data.device.threads);
   // Without repeated ids an expert gets at most one route a token. (With them the direct kernel takes several passes.)
   const std::int64_t direct_tokens = std::min<std::int64_t>(caps.max_tokens, cpu_direct_tokens(data.device));
-  data.bands.push_back({1, direct_tokens, {direct}, cpu_direct_tokens(data.device), tile});
-  if (direct_tokens < caps.max_tokens)
-    data.bands.push_back({direct_tokens + 1, caps.max_tokens, {direct, blocked}, cpu::kTokenTile, tile});
+  std::vector<std::string> kernels = with_scales(direct, caps.format);
+  const std::string shared[] = {fmt::format("{}.activate.{}", isa, activation_name(caps.activation.kind)),
+                                fmt::format("{}.accumulate", isa)};
+  kernels.insert(kernels.end(), std::begin(shared), std::end(shared));
+  data.bands.push_back({1, direct_tokens, kernels, cpu_direct_tokens(data.device), tile});
+  if (direct_tokens == caps.max_tokens) return;
+  const std::vector<std::string> blocks = with_scales(blocked, caps.format);
+  kernels.insert(kernels.begin() + static_cast<std::ptrdiff_t>(blocks.size()), blocks.begin(), blocks.end());
+  data.bands.push_back({direct_tokens + 1, caps.max_tokens, kernels, cpu::kTokenTile, tile});
 }
 
 void plan_segments(PlanData& data) {

@@ -25,8 +25,8 @@ std::string range_refusal(std::string_view field, std::int64_t value, std::int64
 
 std::string width_refusal(std::string_view field, std::int64_t value) {
   if (value >= kWidthMultiple && value <= kMaxWidth && value % kWidthMultiple == 0) return {};
-  const std::int64_t bounded = std::clamp(value, kWidthMultiple, kMaxWidth);
-  const std::int64_t nearest = (bounded + kWidthMultiple / 2) / kWidthMultiple * kWidthMultiple;
+  // Upwards, because weights can be padded but not cut.
+  const std::int64_t nearest = round_up(std::clamp(value, kWidthMultiple, kMaxWidth), kWidthMultiple);
   return fmt::format("{} = {} is not a multiple of {} in {} .. {}; use {} (pad the weights with zeros)", field, value,
                      kWidthMultiple, kWidthMultiple, kMaxWidth, nearest);
 }

@@ -164,7 +164,7 @@ TEST(Sampler, InvalidOptionsAreRefusedByName) {
   }
 }
 
-TEST(Sampler, NanLogitsAreAnInternalErrorWithTheirCount) {
+TEST(Sampler, NanLogitsAreTheCheckpointsFaultAndCounted) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const float temperature : {0.0f, 1.0f}) {
     Sampler sampler({.temperature = temperature}, 4);
@@ -172,14 +172,14 @@ TEST(Sampler, NanLogitsAreAnInternalErrorWithTheirCount) {
       sampler.sample(std::vector<float>{0, nan, 1, nan}, {});
       FAIL() << "accepted";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::internal);
+      EXPECT_EQ(error.code(), ErrorCode::bad_input);
       EXPECT_NE(std::string(error.what()).find("2 of 4"), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find("id 1"), std::string::npos) << error.what();
     }
   }
 }
 
-TEST(Sampler, ARowWithoutAFiniteLogitIsAnInternalError) {
+TEST(Sampler, ARowWithoutAFiniteLogitIsRefused) {
   Sampler sampler({}, 2);
   EXPECT_THROW(sampler.sample(std::vector<float>{-kInf, -kInf}, {}), Error);
   EXPECT_THROW(sampler.sample(std::vector<float>{0, kInf}, {}), Error);

@@ -279,3 +279,38 @@ TEST(Fp16, NearItsEndAndBeyond) {
     EXPECT_EQ(support::element(out, DType::f16, 15), 65024);
   }
 }
+
+// Every 16-bit pattern as the scale of a row, NaN and infinities included: out[n] = 1 * scale[n].
+TEST(Int4Scales, EveryPatternIsExact) {
+  constexpr std::int64_t kPatterns = 65536;
+  Caps caps = support::caps_of("t1 k1 e1 h65536 i16 int4 g16 f32 relu2");
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    support::Int4Experts weights(caps);
+    weights.up(0, 0, 0, 1);
+    for (std::int64_t row = 0; row < kPatterns; ++row) weights.down(0, row, 0, 1);
+    StackedExperts stacked = weights.stacked();
+    std::vector<std::uint16_t> scales(kPatterns);
+    for (std::int64_t row = 0; row < kPatterns; ++row) scales[row] = static_cast<std::uint16_t>(row);
+    stacked.down_scales = ConstTensorView(scales.data(), dtype, {1, kPatterns, 1});
+    const auto* bytes = reinterpret_cast<const std::byte*>(scales.data());
+    const Bytes patterns(bytes, bytes + 2 * kPatterns);
+    // The first projection's scales are 1; a stack has one scale dtype a tensor, so they may stay bf16.
+    RandomCall call = random_call(caps, 1, 1);
+    std::vector<double> x(kPatterns, 0.0);
+    x[0] = 1;
+    call.x = support::in_dtype(x, DType::f32);
+    call.tensors.x.data = call.x.data();
+    call.topk_weights = {1};
+    call.tensors.topk_weights.data = call.topk_weights.data();
+    for (const auto& backend : support::backends()) {
+      const Bytes out = MoeLayer(caps, stacked, *backend).run(call.tensors);
+      std::int64_t wrong = 0;
+      for (std::int64_t row = 0; row < kPatterns; ++row) {
+        const double expected = support::element(patterns, dtype, row);
+        const double got = support::element(out, DType::f32, row);
+        wrong += std::isnan(expected) ? !std::isnan(got) : got != expected;
+      }
+      EXPECT_EQ(wrong, 0) << dtype_name(dtype) << " on " << cpu_isa_name(backend->device().isa);
+    }
+  }
+}

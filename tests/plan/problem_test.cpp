@@ -62,7 +62,7 @@ const std::vector<Boundary>& boundaries() {
       {"hidden 0", [](Caps& c) { c.hidden = 0; }, "hidden = 0 is not a multiple of 8"},
       {"hidden 4", [](Caps& c) { c.hidden = 4; }, "use 8"},
       {"hidden 8", [](Caps& c) { c.hidden = 8; }, ""},
-      {"hidden 2881", [](Caps& c) { c.hidden = 2881; }, "use 2880"},
+      {"hidden 2881", [](Caps& c) { c.hidden = 2881; }, "use 2888"},
       {"hidden 2887", [](Caps& c) { c.hidden = 2887; }, "use 2888"},
       {"hidden 2^20", [](Caps& c) { c.hidden = 1 << 20; }, ""},
       {"hidden 2^20+8", [](Caps& c) { c.hidden = (1 << 20) + 8; }, "use 1048576"},
