@@ -20,11 +20,11 @@ struct Stream {
 
 /// What the machine can do at most, measured now.
 struct Probes {
-  double read_gb_per_s = 0;      ///< best of five passes over at least 1 GiB, all threads, the widest loads
+  double read_gb_per_s = 0;  ///< best of five passes over at least 1 GiB, all threads, the widest loads
   /// Register-only, all threads, the instruction set in use; at least 16 accumulators, 12 where there are only 16
   /// vector registers (ten hide the latency of two pipes).
   double bf16_gflop_per_s = 0;
-  double f32_gflop_per_s = 0;    ///< the same with fp32 FMA
+  double f32_gflop_per_s = 0;  ///< the same with fp32 FMA
 };
 
 /// Owns the device's long-lived state. Thread-safe unless a member says otherwise.

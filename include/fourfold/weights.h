@@ -45,17 +45,17 @@ enum class GateUpOrder : std::uint8_t {
 /// One matrix [rows, k] of one expert, as pointers with row strides, so that a half of a fused or interleaved
 /// tensor is described without a copy. Owns nothing. Pointers need no alignment.
 struct MatrixSource {
-  const std::uint8_t* codes = nullptr;     ///< [rows, k / 2] bytes, low nibble = even k
-  std::int64_t codes_row_bytes = 0;        ///< distance between rows
-  const void* scales = nullptr;            ///< [rows, groups]: nvfp4 E4M3 bytes, mxfp4 E8M0 bytes, int4 scale_dtype
-  DType scale_dtype = DType::f8_e4m3;      ///< int4: bf16, f16 or f32; nvfp4: f8_e4m3; mxfp4: u8 or f8_e8m0
-  std::int64_t scales_row_bytes = 0;       ///< distance between rows
-  const std::uint8_t* zeros = nullptr;     ///< [rows, groups] one byte each, 0..15; int4 with zero points only
+  const std::uint8_t* codes = nullptr;  ///< [rows, k / 2] bytes, low nibble = even k
+  std::int64_t codes_row_bytes = 0;     ///< distance between rows
+  const void* scales = nullptr;         ///< [rows, groups]: nvfp4 E4M3 bytes, mxfp4 E8M0 bytes, int4 scale_dtype
+  DType scale_dtype = DType::f8_e4m3;   ///< int4: bf16, f16 or f32; nvfp4: f8_e4m3; mxfp4: u8 or f8_e8m0
+  std::int64_t scales_row_bytes = 0;    ///< distance between rows
+  const std::uint8_t* zeros = nullptr;  ///< [rows, groups] one byte each, 0..15; int4 with zero points only
   std::int64_t zeros_row_bytes = 0;
-  const void* bias = nullptr;              ///< [rows], optional
-  DType bias_dtype = DType::bf16;          ///< bf16, f16 or f32
-  std::int64_t bias_stride_bytes = 0;      ///< distance between the entries of two rows
-  float global_scale = 1.0f;               ///< nvfp4: multiplies; finite and positive, or refused. Others: 1
+  const void* bias = nullptr;          ///< [rows], optional
+  DType bias_dtype = DType::bf16;      ///< bf16, f16 or f32
+  std::int64_t bias_stride_bytes = 0;  ///< distance between the entries of two rows
+  float global_scale = 1.0f;           ///< nvfp4: multiplies; finite and positive, or refused. Others: 1
 };
 
 /// The matrices of one expert: gate and up are [intermediate, hidden], down is [hidden, intermediate].

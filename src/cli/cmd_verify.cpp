@@ -100,7 +100,7 @@ int run_verify_case(const Options& options) {
       result = run_case(file, *backend, inject_from(options.inject));
     } catch (const Error& error) {
       // The other files still count; the exit code tells of the worst.
-      if (error.code() != ErrorCode::bad_input) throw;
+      if (error.code() != ErrorCode::bad_input || options.files.size() == 1) throw;
       result.name = file;
       result.reason = error.what();
       unreadable = true;

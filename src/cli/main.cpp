@@ -111,7 +111,8 @@ int main(int argc, char** argv) {
   } catch (const Interrupted& interrupted) {
     return report_error(128 + interrupted.signal, "interrupted; nothing half-written is left behind", json);
   } catch (const std::bad_alloc&) {
-    return report_error(static_cast<int>(ErrorCode::unavailable), "out of memory; use a smaller problem or a machine with more memory", json);
+    return report_error(static_cast<int>(ErrorCode::unavailable),
+                        "out of memory; use a smaller problem or a machine with more memory", json);
   } catch (const std::exception& error) {
     return report_error(internal, std::string("internal fault: ") + error.what(), json);
   }

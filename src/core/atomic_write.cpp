@@ -49,8 +49,9 @@ void sync_path(const fs::path& path) {
 void rename_and_sync(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int error = errno;
-    fail(ErrorCode::bad_input, "cannot rename '{}' to '{}': {}; did something else write there? Name another destination",
-         from.string(), to.string(), std::generic_category().message(error));
+    fail(ErrorCode::bad_input,
+         "cannot rename '{}' to '{}': {}; did something else write there? Name another destination", from.string(),
+         to.string(), std::generic_category().message(error));
   }
   sync_path(to.parent_path());
 }

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <vector>
 #include <string_view>
+#include <vector>
 
 namespace fourfold {
 

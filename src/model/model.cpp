@@ -20,7 +20,8 @@ class LoadedModel final : public Model {
     ModelLoader loader(folder, std::move(backend), options);
     stop_ids_ = load_stop_ids(folder);
     const std::filesystem::path tokenizer = std::filesystem::path(folder) / "tokenizer.json";
-    if (std::error_code ignored; std::filesystem::exists(tokenizer, ignored)) tokenizer_ = Tokenizer::load(tokenizer.string());
+    if (std::error_code ignored; std::filesystem::exists(tokenizer, ignored))
+      tokenizer_ = Tokenizer::load(tokenizer.string());
     decoder_ = loader.load();
     format_text_ = loader.format_text();
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -234,7 +234,7 @@ class Evaluation {
     const std::int64_t threads = omp_get_max_threads();
     std::vector<double> rows(threads * caps_.hidden);
     std::vector<Projected> gates(threads * count), ups(threads * count);
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
     {
       double* const row = rows.data() + omp_get_thread_num() * caps_.hidden;
       Projected* const gate = gates.data() + omp_get_thread_num() * count;
@@ -278,7 +278,7 @@ class Evaluation {
     const double global = caps_.format.format == WeightFormat::nvfp4 ? element(experts_.down_global, expert) : 1;
     const std::int64_t threads = omp_get_max_threads();
     std::vector<double> rows(threads * inner);
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
     {
       double* const row = rows.data() + omp_get_thread_num() * inner;
 #pragma omp for schedule(static)

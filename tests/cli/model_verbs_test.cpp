@@ -1,4 +1,6 @@
 // inspect, quantize, generate and eval on the repository's own checkpoints.
+#include <sys/resource.h>
+
 #include <csignal>
 
 #include "program.h"
@@ -104,7 +106,9 @@ TEST(QuantizeRefuses, AFolderThatHoldsSomething) {
   EXPECT_EQ(folder.names(), std::set<std::string>{"precious"});
 }
 
-TEST(QuantizeInterrupted, LeavesNothing) {
+class QuantizeInterrupted : public testing::TestWithParam<int> {};
+
+TEST_P(QuantizeInterrupted, LeavesNothing) {
   const TemporaryFolder folder;
   const std::string source = kDemo, destination = folder.file("out");
   int errors[2];
@@ -121,12 +125,28 @@ TEST(QuantizeInterrupted, LeavesNothing) {
   close(errors[1]);
   char first = 0;
   ASSERT_EQ(read(errors[0], &first, 1), 1);  // the line of the first shard: work is going on, most of it is to come
-  kill(child, SIGINT);
+  kill(child, GetParam());
   int status = 0;
   waitpid(child, &status, 0);
   close(errors[0]);
   ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + GetParam());
+  EXPECT_EQ(folder.names(), std::set<std::string>{});
+}
+INSTANTIATE_TEST_SUITE_P(Signals, QuantizeInterrupted, testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+// A file-size limit is a failed write like a full disk, not a death by signal.
+TEST(QuantizeLimited, LeavesNothing) {
+  const TemporaryFolder folder;
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = 1 << 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Outcome outcome = run({"quantize", kDemo, "-o", folder.file("new/out"), "--format", "nvfp4"});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("File too large"), std::string::npos) << outcome.err;
   EXPECT_EQ(folder.names(), std::set<std::string>{});
 }
 

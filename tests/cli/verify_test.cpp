@@ -38,6 +38,26 @@ TEST(VerifyCase, SeesEveryFault) {
   }
 }
 
+TEST(VerifyCase, AnUnreadableFileDoesNotHideTheOthers) {
+  const TemporaryFolder folder;
+  const std::string broken = folder.write("broken.safetensors", "no header");
+  const Outcome outcome = run({"verify", "case", kData + "/cases/plain_nvfp4.safetensors", broken, "--json"});
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  const auto cases = nlohmann::json::parse(outcome.out)["cases"];
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_TRUE(cases[0]["ok"].get<bool>());
+  EXPECT_FALSE(cases[1]["ok"].get<bool>());
+  EXPECT_NE(outcome.err.find("broken.safetensors"), std::string::npos) << outcome.err;
+}
+
+// Outputs of about 1e-30 hide a fault within their bounds: then the answer is "not shown", never "ok".
+TEST(VerifyMoe, AFaultThatCannotBeSeenIsNoSuccess) {
+  for (const char* fault : {"zero", "stale", "swap"}) {
+    const Outcome outcome = run({"verify", "moe", "t9 k2 e8 h64 i96 limit=1e-30", "--inject", fault});
+    EXPECT_EQ(outcome.exit_code, 5) << fault << outcome.out << outcome.err;
+  }
+}
+
 TEST(VerifyMoe, PassesSoundProblems) {
   for (const char* problem : {"t1,17 k4 e8 h256 i96 nvfp4 bf16 silu", "t5 k2 e4 h96 i72 mxfp4 f16 swiglu_oai bias",
                               "t3 k2 e4 h64 i64 int4 g16 zp f32 relu2", "t0 k2 e4 h64 i64"}) {
