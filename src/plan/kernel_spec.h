@@ -10,9 +10,9 @@
 namespace fourfold {
 
 struct KernelSpec {
-  std::string source;  ///< file below kernels/, "moe/gate_up_naive.cu"; its stem is the extern "C" entry
-  std::vector<std::pair<std::string, std::string>> defines;  ///< macro and value, ascending by macro, each once
-  int block_threads = 0;          ///< threads of a block; at most 1024
+  std::string source = {};  ///< file below kernels/, "moe/gate_up_naive.cu"; its stem is the extern "C" entry
+  std::vector<std::pair<std::string, std::string>> defines = {};  ///< macro and value, ascending by macro, each once
+  int block_threads = 0;                                          ///< threads of a block; at most 1024
   int max_registers = 0;          ///< a thread's registers that the plan's occupancy assumes
   std::int64_t shared_bytes = 0;  ///< shared memory of a block, static and dynamic
 
