@@ -103,7 +103,7 @@ void KernelPackWriter::write(const fs::path& path) const { write_file_atomically
 
 KernelPack KernelPack::decode(std::vector<std::byte> file) {
   KernelPack pack;
-  pack.file_ = std::move(file);  // views into it stay valid when the pack moves
+  pack.file_ = std::move(file);
   RecordReader reader(pack.file_, kMagic);
   pack.target_.architecture = reader.text();
   const std::size_t options = reader.count(kFieldBytes);
@@ -119,15 +119,16 @@ KernelPack KernelPack::decode(std::vector<std::byte> file) {
     const std::uint64_t index = reader.number();
     check(index < sources.size(), ErrorCode::bad_input, "kernel {} has source text {} of {}", kernel.spec.name(), index,
           sources.size());
-    const std::string key_text = std::string(sources[index]) + std::string(reader.text());
+    kernel.sources = sources[index];
+    kernel.instance = reader.text();
     kernel.key_digest = reader.text();
-    check(kernel.key_digest == digest_of(key_text), ErrorCode::bad_input, "the key of kernel {} does not fit its digest",
+    check(kernel.key_digest == digest_of(std::string(kernel.sources).append(kernel.instance)), ErrorCode::bad_input, "the key of kernel {} does not fit its digest",
           kernel.spec.name());
     const std::string_view image_digest = reader.text();
     kernel.image = reader.bytes();
     check(!kernel.image.empty() && image_digest == digest_of(kernel.image), ErrorCode::bad_input,
           "the image of kernel {} does not fit its digest", kernel.spec.name());
-    check(pack.by_key_.emplace(key_text, i).second, ErrorCode::bad_input, "kernel {} is in it twice",
+    check(pack.by_digest_.emplace(kernel.key_digest, i).second, ErrorCode::bad_input, "kernel {} is in it twice",
           kernel.spec.name());
     pack.kernels_.push_back(std::move(kernel));
   }
@@ -170,9 +171,12 @@ std::string KernelPack::stale_reason(const SourceTree& tree, const std::string& 
 }
 
 std::optional<std::span<const std::byte>> KernelPack::find(const SourceTree& tree, const KernelSpec& spec) const {
-  const auto found = by_key_.find(kernel_key(tree, spec, target_).text());
-  if (found == by_key_.end()) return std::nullopt;
-  return kernels_[found->second].image;
+  const KernelKey key = kernel_key(tree, spec, target_);
+  const auto found = by_digest_.find(key.digest);
+  if (found == by_digest_.end()) return std::nullopt;
+  const Kernel& kernel = kernels_[found->second];
+  if (kernel.sources != key.sources || kernel.instance != key.instance) return std::nullopt;
+  return kernel.image;
 }
 
 // ---- finding ---------------------------------------------------------------------------------------------------

@@ -46,8 +46,11 @@ class KernelPack {
   struct Kernel {
     KernelSpec spec;         ///< source and macros only
     std::string key_digest;  ///< of the key it was built under
+    std::string_view sources, instance;  ///< the parts of that key
     std::span<const std::byte> image;
   };
+  KernelPack(KernelPack&&) = default;  // what views into the file sees stays where it is
+  KernelPack& operator=(KernelPack&&) = default;
 
   /// Throws bad_input with the path and what is wrong with the file: missing, cut, changed, of another version.
   static KernelPack open(const std::filesystem::path& path);
@@ -74,7 +77,7 @@ class KernelPack {
   KernelTarget target_;
   std::string sources_digest_;
   std::vector<Kernel> kernels_;
-  std::map<std::string, std::size_t> by_key_;  // key text -> kernel
+  std::map<std::string, std::size_t> by_digest_;  // of the key -> index in kernels_
 };
 
 /// "sm_90a" -> "sm_90a.pack".
