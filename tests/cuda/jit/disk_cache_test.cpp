@@ -1,0 +1,389 @@
+// One process and a cache folder that is damaged, closed, full or someone else's.
+#include "cuda/jit/disk_cache.h"
+
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "cuda/jit/cache_entry.h"
+#include "jit_fixture.h"
+
+namespace fourfold::cuda {
+namespace {
+
+struct DiskCacheTest : testing::Test {
+  TestFolder folder;
+  Reports reports;
+  int builds = 0;
+
+  DiskCacheOptions options(const fs::path& where) { return {where, 1ull << 30, true, reports.sink()}; }
+  DiskCacheOptions options() { return options(folder / "cache"); }
+  std::function<Image()> build(const std::string& text = "an image") {
+    return [this, text] {
+      ++builds;
+      return image_of(text);
+    };
+  }
+  fs::path entry(const KernelKey& key) const { return folder / "cache" / "kernels" / (key.digest + ".kernel"); }
+  /// Every file below the cache folder.
+  std::size_t files() const {
+    std::size_t count = 0;
+    for (const auto& item : fs::recursive_directory_iterator(folder / "cache")) count += item.is_regular_file();
+    return count;
+  }
+  static void set_age(const fs::path& path, long seconds) {
+    timeval now{};
+    ::gettimeofday(&now, nullptr);
+    const timeval times[2] = {{now.tv_sec - seconds, 0}, {now.tv_sec - seconds, 0}};
+    ASSERT_EQ(::utimes(path.c_str(), times), 0);
+  }
+};
+
+TEST_F(DiskCacheTest, BuildsOnceAndReadsAfterwards) {
+  const KernelKey key = sample_key();
+  {
+    DiskCache cache(options());
+    EXPECT_FALSE(cache.find(key));
+    EXPECT_FALSE(fs::exists(folder / "cache")) << "looking makes no folder";
+    EXPECT_FALSE(cache.find_or_build(key, build()).from_disk);
+    const DiskCache::Found second = cache.find_or_build(key, build());
+    EXPECT_TRUE(second.from_disk);
+    EXPECT_EQ(second.image, image_of("an image"));
+  }
+  DiskCache another(options());
+  EXPECT_TRUE(another.contains(key));
+  EXPECT_EQ(another.find(key), image_of("an image"));
+  EXPECT_EQ(builds, 1);
+  EXPECT_EQ(files(), 1u) << "no lock and no partial file stays";
+  EXPECT_TRUE(reports.texts().empty());
+  struct stat info {};
+  ASSERT_EQ(::stat((folder / "cache" / "kernels").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+}
+
+TEST_F(DiskCacheTest, KeysDoNotMeet) {
+  DiskCache cache(options());
+  cache.find_or_build(sample_key("1"), build("one"));
+  EXPECT_EQ(cache.find_or_build(sample_key("2"), build("two")).image, image_of("two"));
+  EXPECT_EQ(cache.find(sample_key("1")), image_of("one"));
+}
+
+TEST_F(DiskCacheTest, AFailedBuildPublishesNothingAndItsTextArrives) {
+  DiskCache cache(options());
+  try {
+    cache.find_or_build(sample_key(), []() -> Image { throw Error(ErrorCode::unsupported, "line 3: no"); });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "line 3: no");
+  }
+  EXPECT_EQ(files(), 0u);
+  EXPECT_FALSE(cache.find_or_build(sample_key(), build()).from_disk) << "the lock is free again";
+}
+
+TEST_F(DiskCacheTest, AnEmptyImageIsAFailureThatIsNotPublished) {
+  DiskCache cache(options());
+  EXPECT_THROW(cache.find_or_build(sample_key(), [] { return Image(); }), Error);
+  EXPECT_EQ(files(), 0u);
+}
+
+// A bad entry: dropped, reported once, rebuilt once, valid afterwards.
+void expect_repair(DiskCacheTest& test, const KernelKey& key, const std::string& what) {
+  Reports reports;
+  DiskCacheOptions options = test.options();
+  options.report = reports.sink();
+  DiskCache cache(options);
+  const int before = test.builds;
+  const DiskCache::Found found = cache.find_or_build(key, test.build());
+  ASSERT_EQ(found.image, image_of("an image")) << what;
+  ASSERT_EQ(test.builds, before + 1) << what;
+  ASSERT_EQ(reports.texts().size(), 1u) << what;
+  ASSERT_NE(reports.texts()[0].find(key.digest), std::string::npos) << what << ": " << reports.texts()[0];
+  ASSERT_TRUE(cache.find_or_build(key, test.build()).from_disk) << what;
+  ASSERT_EQ(reports.texts().size(), 1u) << what;
+}
+
+/// A key with a short text, so that every length and every byte can be tried.
+KernelKey short_key() {
+  static const std::vector<SourceFile> files = {{"k.cu", ";"}};
+  static const SourceTree tree(files);
+  KernelSpec spec;
+  spec.source = "k.cu";
+  return kernel_key(tree, spec, {"sm_80", {}, "1"});
+}
+
+TEST_F(DiskCacheTest, EntriesCutAtEveryLengthAreRepaired) {
+  const KernelKey key = short_key();
+  DiskCache(options()).find_or_build(key, build());
+  const std::vector<char> good = bytes_of(entry(key));
+  ASSERT_GT(good.size(), 100u);
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    write_bytes(entry(key), {good.begin(), good.begin() + static_cast<long>(length)});
+    expect_repair(*this, key, std::to_string(length) + " bytes");
+    if (HasFatalFailure()) return;
+    ASSERT_EQ(bytes_of(entry(key)), good);
+  }
+}
+
+TEST_F(DiskCacheTest, EveryFlippedByteIsRepaired) {
+  const KernelKey key = short_key();
+  DiskCache(options()).find_or_build(key, build());
+  const std::vector<char> good = bytes_of(entry(key));
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::vector<char> bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    write_bytes(entry(key), bad);
+    expect_repair(*this, key, "byte " + std::to_string(at));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(DiskCacheTest, OtherContentsAreRepaired) {
+  const KernelKey key = sample_key();
+  DiskCache(options()).find_or_build(key, build());
+  std::vector<char> longer = bytes_of(entry(key));
+  longer.push_back('x');
+  write_bytes(entry(key), longer);
+  expect_repair(*this, key, "one byte more");
+  write_bytes(entry(key), {'{'});
+  expect_repair(*this, key, "a brace");
+  DiskCache(options()).find_or_build(sample_key("2"), build("another"));
+  fs::copy_file(entry(sample_key("2")), entry(key), fs::copy_options::overwrite_existing);
+  expect_repair(*this, key, "a valid entry of another key");
+}
+
+// ---- folders that cannot be used: one warning, the same result, nothing thrown ----------------------------------
+
+/// In a process bound by mode bits: 0 when two keys were built in memory with one warning that names the setting.
+int works_in_memory(const DiskCacheOptions& base) {
+  Reports reports;
+  DiskCacheOptions options = base;
+  options.report = reports.sink();
+  DiskCache cache(options);
+  for (const char* value : {"1", "2"}) {
+    const DiskCache::Found found = cache.find_or_build(sample_key(value), [&] { return image_of(value); });
+    if (found.from_disk || found.image != image_of(value)) return 1;
+  }
+  for (const std::string& text : reports.texts()) std::fprintf(stderr, "reported: %s\n", text.c_str());
+  if (reports.texts().size() != 1) return 2;
+  return reports.texts()[0].find("FOURFOLD_CACHE_DIR") == std::string::npos ? 3 : 0;
+}
+
+TEST_F(DiskCacheTest, NoFolderAtAllWorksInMemory) { EXPECT_EQ(works_in_memory(options("")), 0); }
+
+TEST_F(DiskCacheTest, AFileInPlaceOfTheFolderWorksInMemory) {
+  write_bytes(folder / "file", {'x'});
+  EXPECT_EQ(works_in_memory(options(folder / "file")), 0);
+  EXPECT_EQ(works_in_memory(options(folder / "file" / "below")), 0);
+  EXPECT_EQ(bytes_of(folder / "file").size(), 1u);
+}
+
+TEST_F(DiskCacheTest, AReadOnlyParentWorksInMemory) {
+  fs::create_directory(folder / "parent");
+  EXPECT_EQ(run_as_user(folder / "parent",
+                        [&] {
+                          ::chmod((folder / "parent").c_str(), 0500);
+                          return works_in_memory(options(folder / "parent" / "cache"));
+                        }),
+            0);
+}
+
+struct OpenTestFolder {
+  explicit OpenTestFolder(const TestFolder& folder) { ::chmod(folder.path().c_str(), 0755); }
+};
+
+TEST_F(DiskCacheTest, AReadOnlyCacheIsReadButNotWritten) {
+  const OpenTestFolder open(folder);
+  fs::create_directory(folder / "cache");
+  EXPECT_EQ(run_as_user(folder / "cache",
+                        [&] {
+                          DiskCache(options()).find_or_build(sample_key("old"), build());
+                          ::chmod((folder / "cache" / "kernels" / "locks").c_str(), 0500);
+                          ::chmod((folder / "cache" / "kernels").c_str(), 0500);
+                          if (::geteuid() == 0) return 10;
+                          Reports said;
+                          DiskCacheOptions where = options();
+                          where.report = said.sink();
+                          DiskCache cache(where);
+                          if (!cache.find_or_build(sample_key("old"), build()).from_disk) return 11;
+                          // Opening for writing restores the mode of a folder of ours; a mount does not let it.
+                          return said.texts().empty() ? 0 : 12;
+                        }),
+            0);
+}
+
+TEST_F(DiskCacheTest, AFolderThatOthersCanWriteToIsRefused) {
+  const OpenTestFolder open(folder);
+  for (const mode_t mode : {mode_t{0777}, mode_t{0770}, mode_t{0702}, mode_t{01777}})
+    for (const bool inner : {false, true}) {
+      fs::create_directories(folder / "cache" / "kernels");
+      const fs::path target = inner ? folder / "cache" / "kernels" : folder / "cache";
+      ::chmod((folder / "cache").c_str(), 0755);
+      ::chmod((folder / "cache" / "kernels").c_str(), 0700);
+      ASSERT_EQ(::chmod(target.c_str(), mode), 0);
+      EXPECT_EQ(works_in_memory(options()), 0) << std::oct << mode << (inner ? " inside" : "");
+      EXPECT_EQ(files(), 0u);
+      struct stat info {};
+      ASSERT_EQ(::stat(target.c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 07777, mode) << "what may be planted already is not made respectable";
+    }
+}
+
+TEST_F(DiskCacheTest, AnEntryPlantedInAnOpenFolderIsNotRead) {
+  DiskCache(options()).find_or_build(sample_key(), build("planted"));
+  ::chmod((folder / "cache").c_str(), 0777);
+  DiskCache cache(options());
+  EXPECT_FALSE(cache.find(sample_key()));
+  EXPECT_EQ(cache.find_or_build(sample_key(), build("ours")).image, image_of("ours"));
+}
+
+TEST_F(DiskCacheTest, AFolderOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  fs::create_directory(folder / "cache");
+  ASSERT_EQ(::chown((folder / "cache").c_str(), 12345, 12345), 0);
+  EXPECT_EQ(works_in_memory(options()), 0);
+}
+
+// No space left: a limit on the size of files makes the same write fail, without a file system of our own.
+TEST_F(DiskCacheTest, AFullDiskWorksInMemoryAndLeavesNothing) {
+  const pid_t child = start_process([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{64, 64};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 20;
+    return works_in_memory(options());
+  });
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(DiskCacheTest, TurnedOffItNeitherReadsNorWritesNorWarns) {
+  DiskCache(options()).find_or_build(sample_key(), build("old"));
+  DiskCacheOptions off = options();
+  off.enabled = false;
+  DiskCache cache(off);
+  EXPECT_FALSE(cache.find_or_build(sample_key(), build()).from_disk);
+  EXPECT_FALSE(cache.contains(sample_key()));
+  EXPECT_THROW(cache.clear(), Error);
+  EXPECT_TRUE(reports.texts().empty());
+}
+
+TEST_F(DiskCacheTest, SettingsFillTheOptions) {
+  Settings settings;
+  settings.cache_dir = "/a/b";
+  settings.cache_max_bytes = 12;
+  settings.no_disk_cache = true;
+  const DiskCacheOptions options = disk_cache_options(settings);
+  EXPECT_EQ(options.folder, "/a/b");
+  EXPECT_EQ(options.max_bytes, 12u);
+  EXPECT_FALSE(options.enabled);
+}
+
+// ---- size ------------------------------------------------------------------------------------------------------
+
+TEST_F(DiskCacheTest, TheLeastRecentlyUsedEntryGoesFirst) {
+  DiskCache filling(options());
+  for (const char* value : {"1", "2", "3"}) filling.find_or_build(sample_key(value), build());
+  const std::uint64_t one = fs::file_size(entry(sample_key("1")));
+  set_age(entry(sample_key("1")), 300);
+  set_age(entry(sample_key("2")), 200);
+  set_age(entry(sample_key("3")), 100);
+  ASSERT_TRUE(filling.find(sample_key("1"))) << "a use makes it the youngest";
+  DiskCacheOptions limited = options();
+  limited.max_bytes = 3 * one;
+  DiskCache cache(limited);
+  cache.find_or_build(sample_key("4"), build());
+  EXPECT_FALSE(cache.contains(sample_key("2")));
+  for (const char* value : {"1", "3", "4"}) EXPECT_TRUE(cache.contains(sample_key(value))) << value;
+  EXPECT_LE(cache.stat().bytes, 3 * one);
+}
+
+TEST_F(DiskCacheTest, AnEntryLargerThanTheLimitIsNotWritten) {
+  DiskCacheOptions tiny = options();
+  tiny.max_bytes = 10;
+  DiskCache cache(tiny);
+  EXPECT_EQ(cache.find_or_build(sample_key(), build()).image, image_of("an image"));
+  EXPECT_EQ(cache.stat().entries, 0u);
+  EXPECT_TRUE(reports.texts().empty());
+}
+
+TEST_F(DiskCacheTest, TrimRemovesWhatKilledProcessesLeft) {
+  DiskCache cache(options());
+  cache.find_or_build(sample_key(), build());
+  const fs::path kernels = folder / "cache" / "kernels";
+  const std::string partial = "." + sample_key().digest + ".kernel.partial-";
+  write_bytes(kernels / (partial + "1"), {'x'});
+  write_bytes(kernels / (partial + "2"), {'x'});
+  write_bytes(kernels / "locks" / "dead", {});
+  set_age(kernels / (partial + "1"), 4000);
+  set_age(kernels / "locks" / "dead", 4000);
+  EXPECT_EQ(cache.stat().partial_files, 2u);
+  EXPECT_EQ(cache.trim(1u << 20).entries, 0u);
+  EXPECT_FALSE(fs::exists(kernels / (partial + "1")));
+  EXPECT_TRUE(fs::exists(kernels / (partial + "2"))) << "a young one may be in use";
+  EXPECT_FALSE(fs::exists(kernels / "locks" / "dead"));
+  EXPECT_TRUE(cache.contains(sample_key()));
+}
+
+// ---- for the command line --------------------------------------------------------------------------------------
+
+TEST_F(DiskCacheTest, StatVerifyAndClear) {
+  DiskCache cache(options());
+  EXPECT_EQ(cache.stat().entries, 0u);
+  EXPECT_EQ(cache.clear().entries, 0u) << "a folder that is not there is empty";
+  for (const char* value : {"1", "2"}) cache.find_or_build(sample_key(value), build());
+  const CacheStatistics statistics = cache.stat();
+  EXPECT_EQ(statistics.entries, 2u);
+  EXPECT_EQ(statistics.bytes, fs::file_size(entry(sample_key("1"))) + fs::file_size(entry(sample_key("2"))));
+  EXPECT_EQ(statistics.problem, "");
+  write_bytes(entry(sample_key("1")), {'{'});
+  CacheVerification verification = cache.verify();
+  ASSERT_EQ(verification.valid.size(), 1u);
+  EXPECT_EQ(verification.valid[0].kernel, "a<FORMAT=nvfp4,TILE=2>");
+  EXPECT_EQ(verification.valid[0].architecture, "sm_90a");
+  EXPECT_EQ(verification.valid[0].compiler, "stub 1");
+  ASSERT_EQ(verification.bad.size(), 1u);
+  EXPECT_EQ(verification.bad[0].file, entry(sample_key("1")).string());
+  EXPECT_EQ(cache.verify(true).bad.size(), 1u);
+  EXPECT_EQ(cache.verify().bad.size(), 0u);
+  const CacheRemoval removal = cache.clear();
+  EXPECT_EQ(removal.entries, 1u);
+  EXPECT_EQ(removal.entries_left, 0u);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(DiskCacheTest, AnEntryUnderAnotherNameIsBad) {
+  DiskCache cache(options());
+  cache.find_or_build(sample_key("1"), build());
+  fs::rename(entry(sample_key("1")), entry(sample_key("2")));
+  EXPECT_EQ(cache.verify().bad.size(), 1u);
+}
+
+TEST_F(DiskCacheTest, ExportAndImportCarryValidEntries) {
+  DiskCache cache(options());
+  for (const char* value : {"1", "2", "3"}) cache.find_or_build(sample_key(value), build(value));
+  write_bytes(entry(sample_key("3")), {'{'});
+  EXPECT_EQ(cache.export_to(folder / "carried"), 2u);
+  write_bytes(folder / "carried" / (sample_key("4").digest + ".kernel"), {'x'});
+  write_bytes(folder / "carried" / "notes.txt", {'x'});
+  DiskCache other(options(folder / "other"));
+  other.find_or_build(sample_key("1"), build("1"));
+  const CacheImport result = other.import_from(folder / "carried");
+  EXPECT_EQ(result.added, 1u);
+  EXPECT_EQ(result.present, 1u);
+  ASSERT_EQ(result.refused.size(), 1u);
+  EXPECT_EQ(other.find(sample_key("2")), image_of("2"));
+  EXPECT_THROW(other.import_from(folder / "none"), Error);
+  EXPECT_THROW(cache.export_to(folder / "carried"), Error) << "never over what is there";
+}
+
+TEST_F(DiskCacheTest, DropForgetsOneEntry) {
+  DiskCache cache(options());
+  for (const char* value : {"1", "2"}) cache.find_or_build(sample_key(value), build());
+  cache.drop(sample_key("1"));
+  EXPECT_FALSE(cache.contains(sample_key("1")));
+  EXPECT_TRUE(cache.contains(sample_key("2")));
+}
+
+}  // namespace
+}  // namespace fourfold::cuda
