@@ -32,10 +32,10 @@ class KernelCompiler {
 
 /// Registers and memory of a kernel, as the assembler reports them.
 struct KernelResources {
-  int registers = 0;                ///< of a thread
-  std::int64_t spill_bytes = 0;     ///< stores and loads to local memory for want of registers
-  std::int64_t stack_bytes = 0;     ///< a thread's frame in local memory
-  std::int64_t shared_bytes = 0;    ///< static shared memory of a block
+  int registers = 0;              ///< of a thread
+  std::int64_t spill_bytes = 0;   ///< stores and loads to local memory for want of registers
+  std::int64_t stack_bytes = 0;   ///< a thread's frame in local memory
+  std::int64_t shared_bytes = 0;  ///< static shared memory of a block
 };
 
 /// What a compile gave besides the image.
@@ -61,15 +61,15 @@ KernelResources parse_resource_report(std::string_view log);
 /// NVRTC, opened at the first call that needs it: a process whose kernels come from packs never opens it.
 class NvrtcCompiler : public KernelCompiler {
  public:
-  /// `folders` are searched for NVRTC first. A non-empty `dump_folder` (FOURFOLD_JIT_DUMP) gets source, log and image of
-  /// every compile; when it cannot be written, that is warned about once. `sources` must outlive this.
+  /// `folders` are searched for NVRTC first. A non-empty `dump_folder` (FOURFOLD_JIT_DUMP) gets source, log and image
+  /// of every compile; when it cannot be written, that is warned about once. `sources` must outlive this.
   explicit NvrtcCompiler(const SourceTree& sources, std::vector<std::string> folders = {},
                          std::filesystem::path dump_folder = {});
   KernelTarget target(const std::string& architecture) override;
   Image compile(const KernelSpec& spec, const std::string& architecture) override;
   /// The same with a choice of what the compiler may say. Throws unsupported with its text when the kernel does not
-  /// compile, when the architecture is not one of NVRTC's, or for text that `report` does not allow; internal when NVRTC
-  /// returns no image.
+  /// compile, when the architecture is not one of NVRTC's, or for text that `report` does not allow; internal when
+  /// NVRTC returns no image.
   CompiledKernel compile(const KernelSpec& spec, const std::string& architecture, Report report);
   /// Throws unavailable when there is no NVRTC; later calls then try again.
   const NvrtcApi& api();

@@ -72,7 +72,8 @@ fs::path DiskCache::entry_path(const std::string& digest) const { return entries
 // Called with mutex_ held.
 void DiskCache::warn_once(const std::string& reason) {
   if (std::exchange(warned_, true)) return;
-  options_.report(fmt::format("kernel cache: {}; going on in memory (FOURFOLD_CACHE_DIR names another folder)", reason));
+  options_.report(
+      fmt::format("kernel cache: {}; going on in memory (FOURFOLD_CACHE_DIR names another folder)", reason));
 }
 
 void DiskCache::stop_writing(const std::string& reason) {
@@ -114,8 +115,10 @@ bool DiskCache::ready_to_write() {
       warn_once(problem_.empty() ? write_problem_ : problem_);
       return false;
     }
-    // Entries get the mode that the umask leaves: an own folder that nobody can enter keeps others from them.
-    ::chmod(entries_.c_str(), kPrivateMode);
+    // Entries get the mode that the umask leaves: an own folder that nobody else can enter keeps others from them.
+    struct stat info {};
+    if (::stat(entries_.c_str(), &info) == 0 && (info.st_mode & 07777 & ~kPrivateMode) != 0)
+      ::chmod(entries_.c_str(), info.st_mode & kPrivateMode);
     writable_ = true;
   }
   return ready_to_read();

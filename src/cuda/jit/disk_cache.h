@@ -1,6 +1,6 @@
 // Compiled kernels in a folder that any number of processes share, and that may be killed, cut, changed, full or closed
-// at any time. Nothing that goes wrong with the folder is an error for the caller: it is said once, and the work goes on
-// in memory.
+// at any time. Nothing that goes wrong with the folder is an error for the caller: it is said once, and the work goes
+// on in memory.
 //
 // Layout below the cache folder: kernels/ (mode 0700), in it <digest>.kernel (key text and image, sealed) and
 // locks/<digest>. A lock is a flock on a file, so that it dies with its holder.
@@ -24,9 +24,9 @@ namespace fourfold::cuda {
 
 /// Where the cache is, and how large it may grow.
 struct DiskCacheOptions {
-  std::filesystem::path folder;             ///< empty: there is none
-  std::uint64_t max_bytes = 1ull << 30;     ///< of all entries; least recently used ones go first
-  bool enabled = true;                      ///< false: every call builds, nothing is read or said
+  std::filesystem::path folder;                  ///< empty: there is none
+  std::uint64_t max_bytes = 1ull << 30;          ///< of all entries; least recently used ones go first
+  bool enabled = true;                           ///< false: every call builds, nothing is read or said
   std::function<void(std::string_view)> report;  ///< gets each warning; empty is log_warn. Called from any thread
 };
 
@@ -35,11 +35,11 @@ DiskCacheOptions disk_cache_options(const Settings& settings);
 
 /// One entry, read from its key text.
 struct CacheEntry {
-  std::string digest;        ///< its name
-  std::string kernel;        ///< "gate_up_naive<FORMAT=nvfp4>"
-  std::string architecture;  ///< "sm_90a"
-  std::string compiler;      ///< "nvrtc 13.0"
-  std::uint64_t bytes = 0;   ///< of the file
+  std::string digest;          ///< its name
+  std::string kernel;          ///< "gate_up_naive<FORMAT=nvfp4>"
+  std::string architecture;    ///< "sm_90a"
+  std::string compiler;        ///< "nvrtc 13.0"
+  std::uint64_t bytes = 0;     ///< of the file
   std::int64_t last_used = 0;  ///< seconds since 1970
 };
 

@@ -20,7 +20,8 @@ struct SourceFile {
 /// Every file of kernels/ as it was at build time; the texts live as long as the program. Pure.
 std::span<const SourceFile> embedded_files() noexcept;
 
-/// Kernel sources by path. Immutable after construction, so reads are thread-safe. Holds views: the texts must outlive it.
+/// Kernel sources by path. Immutable after construction, so reads are thread-safe. Holds views: the texts must outlive
+/// it.
 class SourceTree {
  public:
   /// Throws internal when two files have one path.
@@ -33,8 +34,8 @@ class SourceTree {
   std::string_view text(std::string_view path) const;
 
   /// What compiling `path` reads: the file itself first, then every header that quoted includes lead to, by name.
-  /// Names are as they are written in the includes; each is a path below kernels/, with or without "kernels/" before it.
-  /// An include counts even where the preprocessor would skip it. Throws unsupported when a header is missing, is
+  /// Names are as they are written in the includes; each is a path below kernels/, with or without "kernels/" before
+  /// it. An include counts even where the preprocessor would skip it. Throws unsupported when a header is missing, is
   /// included under two names (it would be read twice), or climbs with "..".
   std::vector<NamedSource> closure(std::string_view path) const;
 

@@ -21,7 +21,8 @@ std::string failure(const char* action, const std::filesystem::path& path, int e
 
 // The holder before us removed the file to unlock it: our lock is on a file that nobody will find any more.
 bool is_current(int descriptor, const std::filesystem::path& path) {
-  struct stat ours {}, named {};
+  struct stat ours {
+  }, named{};
   return ::fstat(descriptor, &ours) == 0 && ::stat(path.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
          ours.st_dev == named.st_dev;
 }

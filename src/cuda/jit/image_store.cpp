@@ -19,10 +19,14 @@ std::string slot_name(const KernelSpec& spec, const std::string& architecture) {
 
 const char* name_of(ImageOrigin origin) noexcept {
   switch (origin) {
-    case ImageOrigin::memory: return "memory";
-    case ImageOrigin::pack: return "pack";
-    case ImageOrigin::disk: return "disk";
-    case ImageOrigin::compiled: return "compiled";
+    case ImageOrigin::memory:
+      return "memory";
+    case ImageOrigin::pack:
+      return "pack";
+    case ImageOrigin::disk:
+      return "disk";
+    case ImageOrigin::compiled:
+      return "compiled";
   }
   return "nowhere";
 }
@@ -136,7 +140,8 @@ void ImageStore::discard(const KernelSpec& spec, const std::string& architecture
   check(slot->first_origin == ImageOrigin::disk, ErrorCode::internal,
         "kernel {} for {} is of no use: {}; its image comes from '{}', so that building it again would not help",
         spec.name(), architecture, reason, name_of(slot->first_origin));
-  options_.report(fmt::format("kernel {} for {} from the disk cache is dropped: {}", spec.name(), architecture, reason));
+  options_.report(
+      fmt::format("kernel {} for {} from the disk cache is dropped: {}", spec.name(), architecture, reason));
   disk_.drop(kernel_key(*options_.sources, spec, options_.compiler->target(architecture)));
   slot->image.store(nullptr);
 }
@@ -149,12 +154,11 @@ std::string ImageStore::pack_text(const std::string& architecture) {
   const PackSearch& search = pack_for(architecture);
   if (search.pack) return search.pack->path().string();
   if (!search.refused.empty()) return fmt::format("{}", fmt::join(search.refused, "; "));
-  return fmt::format("no kernel pack {} is in {}", pack_file_name(architecture),
-                     [&] {
-                       std::vector<std::string> names;
-                       for (const auto& folder : options_.pack_folders) names.push_back(folder.string());
-                       return names.empty() ? std::string("any folder") : fmt::format("{}", fmt::join(names, ", "));
-                     }());
+  return fmt::format("no kernel pack {} is in {}", pack_file_name(architecture), [&] {
+    std::vector<std::string> names;
+    for (const auto& folder : options_.pack_folders) names.push_back(folder.string());
+    return names.empty() ? std::string("any folder") : fmt::format("{}", fmt::join(names, ", "));
+  }());
 }
 
 }  // namespace fourfold::cuda

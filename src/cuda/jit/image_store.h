@@ -56,8 +56,9 @@ class ImageStore {
     ImageOrigin origin = ImageOrigin::memory;
   };
   /// The image of `spec` for "sm_90a" and the like. May read files, wait for another process, open NVRTC and compile
-  /// for seconds. After freeze(), a miss throws usage before any of that. Throws unavailable when there is neither a pack
-  /// with the kernel nor a compiler, and what the compiler throws. A request that failed is tried again by the next one.
+  /// for seconds. After freeze(), a miss throws usage before any of that. Throws unavailable when there is neither a
+  /// pack with the kernel nor a compiler, and what the compiler throws. A request that failed is tried again by the
+  /// next one.
   Resolved get(const KernelSpec& spec, const std::string& architecture);
 
   /// From now on every miss throws. Cannot be undone. Requests under way finish.
@@ -66,8 +67,8 @@ class ImageStore {
 
   /// Where get() would find it, without a compile, a write or a count; empty when it would have to be compiled.
   std::optional<ImageOrigin> locate(const KernelSpec& spec, const std::string& architecture);
-  /// Forgets an image that a device refused, and its disk entry, so that the next get() compiles. Throws internal when the
-  /// image was compiled by this process or comes from a pack: compiling it again would give the same.
+  /// Forgets an image that a device refused, and its disk entry, so that the next get() compiles. Throws internal when
+  /// the image was compiled by this process or comes from a pack: compiling it again would give the same.
   void discard(const KernelSpec& spec, const std::string& architecture, std::string_view reason);
 
   ImageCounters counters() const noexcept;

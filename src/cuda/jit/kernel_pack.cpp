@@ -1,8 +1,8 @@
 // Writing, checking and finding kernel packs.
 //
 // The file, sealed (record.h): architecture; number of options, options; compiler; digest of the sources; number of
-// distinct source texts, texts; number of kernels; per kernel: source, number of macros, macros and values, index of its
-// source text, instance text, digest of its key, digest of its image, image.
+// distinct source texts, texts; number of kernels; per kernel: source, number of macros, macros and values, index of
+// its source text, instance text, digest of its key, digest of its image, image.
 #include "cuda/jit/kernel_pack.h"
 
 #include <algorithm>
@@ -122,8 +122,8 @@ KernelPack KernelPack::decode(std::vector<std::byte> file) {
     kernel.sources = sources[index];
     kernel.instance = reader.text();
     kernel.key_digest = reader.text();
-    check(kernel.key_digest == digest_of(std::string(kernel.sources).append(kernel.instance)), ErrorCode::bad_input, "the key of kernel {} does not fit its digest",
-          kernel.spec.name());
+    check(kernel.key_digest == digest_of(std::string(kernel.sources).append(kernel.instance)), ErrorCode::bad_input,
+          "the key of kernel {} does not fit its digest", kernel.spec.name());
     const std::string_view image_digest = reader.text();
     kernel.image = reader.bytes();
     check(!kernel.image.empty() && image_digest == digest_of(kernel.image), ErrorCode::bad_input,
@@ -208,8 +208,8 @@ PackSearch find_pack(std::span<const fs::path> folders, const SourceTree& tree, 
         search.pack.emplace(std::move(pack));
         return search;
       }
-      search.refused.push_back(fmt::format("kernel pack '{}' is stale: {}; build it again with 'fourfold kernels build'",
-                                           path.string(), reason));
+      search.refused.push_back(fmt::format(
+          "kernel pack '{}' is stale: {}; build it again with 'fourfold kernels build'", path.string(), reason));
     } catch (const Error& failure) {
       search.refused.emplace_back(failure.what());
     }

@@ -44,8 +44,8 @@ class KernelPackWriter {
 class KernelPack {
  public:
   struct Kernel {
-    KernelSpec spec;         ///< source and macros only
-    std::string key_digest;  ///< of the key it was built under
+    KernelSpec spec;                     ///< source and macros only
+    std::string key_digest;              ///< of the key it was built under
     std::string_view sources, instance;  ///< the parts of that key
     std::span<const std::byte> image;
   };

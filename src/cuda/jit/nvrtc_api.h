@@ -21,17 +21,17 @@ enum class NvrtcResult : int { success = 0, invalid_option = 5, compilation = 6 
 using NvrtcProgram = struct NvrtcProgramTag*;
 
 // name, prototype. Each returns nvrtcResult; nvrtcGetErrorString is listed apart because it does not.
-#define FOURFOLD_NVRTC_CALLS(X)                                                                                       \
-  X(nvrtcVersion, (int* major, int* minor))                                                                           \
-  X(nvrtcGetNumSupportedArchs, (int* count))                                                                          \
-  X(nvrtcGetSupportedArchs, (int* architectures))                                                                     \
-  X(nvrtcCreateProgram, (NvrtcProgram * program, const char* source, const char* name, int header_count,              \
-                         const char* const* headers, const char* const* header_names))                               \
-  X(nvrtcDestroyProgram, (NvrtcProgram * program))                                                                    \
-  X(nvrtcCompileProgram, (NvrtcProgram program, int option_count, const char* const* options))                        \
-  X(nvrtcGetCUBINSize, (NvrtcProgram program, std::size_t* bytes))                                                    \
-  X(nvrtcGetCUBIN, (NvrtcProgram program, char* cubin))                                                               \
-  X(nvrtcGetProgramLogSize, (NvrtcProgram program, std::size_t* bytes))                                               \
+#define FOURFOLD_NVRTC_CALLS(X)                                                                          \
+  X(nvrtcVersion, (int* major, int* minor))                                                              \
+  X(nvrtcGetNumSupportedArchs, (int* count))                                                             \
+  X(nvrtcGetSupportedArchs, (int* architectures))                                                        \
+  X(nvrtcCreateProgram, (NvrtcProgram * program, const char* source, const char* name, int header_count, \
+                         const char* const* headers, const char* const* header_names))                   \
+  X(nvrtcDestroyProgram, (NvrtcProgram * program))                                                       \
+  X(nvrtcCompileProgram, (NvrtcProgram program, int option_count, const char* const* options))           \
+  X(nvrtcGetCUBINSize, (NvrtcProgram program, std::size_t * bytes))                                      \
+  X(nvrtcGetCUBIN, (NvrtcProgram program, char* cubin))                                                  \
+  X(nvrtcGetProgramLogSize, (NvrtcProgram program, std::size_t * bytes))                                 \
   X(nvrtcGetProgramLog, (NvrtcProgram program, char* log))
 
 /// Source text with the name by which other sources include it.

@@ -36,8 +36,8 @@ class RecordReader {
   std::uint64_t number();
   std::string_view text();
   std::span<const std::byte> bytes();
-  /// A number of things of which each takes at least `least_bytes`: what cannot fit into the file is refused here, before
-  /// anybody allocates for it.
+  /// A number of things of which each takes at least `least_bytes`: what cannot fit into the file is refused here,
+  /// before anybody allocates for it.
   std::size_t count(std::size_t least_bytes);
   /// Throws when fields are left over.
   void finish() const;

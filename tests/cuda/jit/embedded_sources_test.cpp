@@ -63,8 +63,8 @@ TEST(EmbeddedSources, IncludesMayBeginWithKernels) {
 }
 
 TEST(EmbeddedSources, CyclesEnd) {
-  const std::vector<SourceFile> files = {{"a.cu", "#include \"b.h\"\n"}, {"b.h", "#include \"c.h\"\n"},
-                                         {"c.h", "#include \"b.h\"\n#include \"a.cu\"\n"}};
+  const std::vector<SourceFile> files = {
+      {"a.cu", "#include \"b.h\"\n"}, {"b.h", "#include \"c.h\"\n"}, {"c.h", "#include \"b.h\"\n#include \"a.cu\"\n"}};
   EXPECT_EQ(SourceTree(files).closure("a.cu").size(), 3u);
 }
 
@@ -72,8 +72,7 @@ TEST(EmbeddedSources, WhatCannotBeIncludedIsNamed) {
   const std::string missing = failure_of({{"a.cu", "#include \"none.h\"\n"}}, "a.cu");
   EXPECT_NE(missing.find("'a.cu' includes \"none.h\""), std::string::npos) << missing;
   EXPECT_NE(failure_of({{"d/a.cu", "#include \"../x.h\"\n"}, {"x.h", ""}}, "d/a.cu").find("../x.h"), std::string::npos);
-  const std::string twice =
-      failure_of({{"a.cu", "#include \"x.h\"\n#include \"kernels/x.h\"\n"}, {"x.h", ""}}, "a.cu");
+  const std::string twice = failure_of({{"a.cu", "#include \"x.h\"\n#include \"kernels/x.h\"\n"}, {"x.h", ""}}, "a.cu");
   EXPECT_NE(twice.find("one name"), std::string::npos) << twice;
   EXPECT_NE(failure_of({{"a.cu", ""}}, "b.cu").find("there are: a.cu"), std::string::npos);
 }

@@ -1,4 +1,5 @@
-// What tests of the kernel caches share: a folder of their own, small sources, a compiler that only pretends, processes.
+// What tests of the kernel caches share: a folder of their own, small sources, a compiler that only pretends,
+// processes.
 #pragma once
 
 #include <fcntl.h>
@@ -125,8 +126,8 @@ class Reports {
   std::vector<std::string> texts_;
 };
 
-/// Runs `body` in a process of its own; its exit status is what `body` returns, or 99 when it throws. A failed EXPECT in
-/// the child is lost: return numbers.
+/// Runs `body` in a process of its own; its exit status is what `body` returns, or 99 when it throws. A failed EXPECT
+/// in the child is lost: return numbers.
 inline pid_t start_process(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child != 0) return child;

@@ -11,11 +11,10 @@ namespace {
 
 /// Everything a key is made of, ready to be flipped.
 struct Ingredients {
-  std::vector<std::pair<std::string, std::string>> files = {
-      {"moe/a.cu", "#include \"device/one.cuh\"\nvoid a() {}\n"},
-      {"device/one.cuh", "#include \"device/two.cuh\"\n"},
-      {"device/two.cuh", "// two\n"},
-      {"moe/b.cu", "#include \"device/one.cuh\"\nvoid a() {}\n"}};
+  std::vector<std::pair<std::string, std::string>> files = {{"moe/a.cu", "#include \"device/one.cuh\"\nvoid a() {}\n"},
+                                                            {"device/one.cuh", "#include \"device/two.cuh\"\n"},
+                                                            {"device/two.cuh", "// two\n"},
+                                                            {"moe/b.cu", "#include \"device/one.cuh\"\nvoid a() {}\n"}};
   KernelSpec spec = sample_spec();
   KernelTarget target = sample_target();
 
@@ -142,8 +141,12 @@ TEST(KernelKey, DescriptionNamesEveryIngredient) {
 }
 
 TEST(KernelKey, BadMacrosAreRefused) {
-  for (const auto& defines : std::vector<std::vector<std::pair<std::string, std::string>>>{
-           {{"B", "1"}, {"A", "1"}}, {{"A", "1"}, {"A", "2"}}, {{"1A", ""}}, {{"", ""}}, {{"A=B", ""}}, {{"A", "x\ny"}}}) {
+  for (const auto& defines : std::vector<std::vector<std::pair<std::string, std::string>>>{{{"B", "1"}, {"A", "1"}},
+                                                                                           {{"A", "1"}, {"A", "2"}},
+                                                                                           {{"1A", ""}},
+                                                                                           {{"", ""}},
+                                                                                           {{"A=B", ""}},
+                                                                                           {{"A", "x\ny"}}}) {
     KernelSpec spec = sample_spec();
     spec.defines = defines;
     EXPECT_THROW(kernel_key(sample_tree(), spec, sample_target()), Error) << defines[0].first;
