@@ -122,22 +122,30 @@ TEST(DiskCacheProcesses, AKilledBuilderStopsNobody) {
 
 // Killed at any moment, also between write and rename: what others find is whole or not there.
 TEST(DiskCacheProcesses, KillsAtRandomMomentsLeaveNothingBad) {
+  constexpr int kRounds = 40;
   const TestFolder folder;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
+    int wrote[2];
+    ASSERT_EQ(::pipe(wrote), 0);
     const pid_t writer = start_process([&] {
       DiskCache cache(options_for(folder / "cache"));
-      for (int key = 0;; ++key)
+      for (int key = 0;; ++key) {
         cache.find_or_build(sample_key(std::to_string(round) + "_" + std::to_string(key)),
                             [] { return Image(100'000, std::byte{7}); });
-      return 0;
+        if (key == 0 && ::write(wrote[1], "x", 1) != 1) return 1;
+      }
     });
-    ::usleep(static_cast<useconds_t>(1000 + 700 * round));
+    char byte = 0;
+    EXPECT_EQ(::read(wrote[0], &byte, 1), 1);
+    ::usleep(static_cast<useconds_t>(200 * round));
     ::kill(writer, SIGKILL);
     EXPECT_EQ(wait_for(writer), -1);
+    ::close(wrote[0]);
+    ::close(wrote[1]);
   }
   DiskCache cache(options_for(folder / "cache"));
   const CacheVerification verification = cache.verify();
-  EXPECT_GT(verification.valid.size(), 10u);
+  EXPECT_GE(verification.valid.size(), static_cast<std::size_t>(kRounds));
   EXPECT_TRUE(verification.bad.empty());
 }
 

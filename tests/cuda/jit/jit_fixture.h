@@ -95,7 +95,8 @@ class StubCompiler : public KernelCompiler {
   std::atomic<int> compiles{0};
   std::string version = "stub 1";
   int milliseconds = 0;
-  std::string failure;  // thrown unless empty
+  std::atomic<bool> hold{false};  // a compile does not end while it is set
+  std::string failure;            // thrown unless empty
   bool present = true;
 
   KernelTarget target(const std::string& architecture) override {
@@ -105,6 +106,7 @@ class StubCompiler : public KernelCompiler {
   Image compile(const KernelSpec& spec, const std::string& architecture) override {
     ++compiles;
     ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    while (hold) ::usleep(1000);
     if (!failure.empty()) throw Error(ErrorCode::unsupported, failure);
     return image_of(spec.name() + architecture);
   }
