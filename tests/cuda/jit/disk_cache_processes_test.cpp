@@ -99,6 +99,7 @@ TEST(DiskCacheProcesses, AKilledBuilderStopsNobody) {
     });
     return 0;
   });
+  ::close(started[1]);
   char byte = 0;
   ASSERT_EQ(::read(started[0], &byte, 1), 1);
   // One waits for the lock already when its holder dies.
@@ -117,7 +118,6 @@ TEST(DiskCacheProcesses, AKilledBuilderStopsNobody) {
   EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(5));
   EXPECT_EQ(calls(folder / "counter"), 1u);
   ::close(started[0]);
-  ::close(started[1]);
 }
 
 // Killed at any moment, also between write and rename: what others find is whole or not there.
@@ -135,13 +135,13 @@ TEST(DiskCacheProcesses, KillsAtRandomMomentsLeaveNothingBad) {
         if (key == 0 && ::write(wrote[1], "x", 1) != 1) return 1;
       }
     });
+    ::close(wrote[1]);  // so that the read ends when the writer dies
     char byte = 0;
     EXPECT_EQ(::read(wrote[0], &byte, 1), 1);
     ::usleep(static_cast<useconds_t>(200 * round));
     ::kill(writer, SIGKILL);
     EXPECT_EQ(wait_for(writer), -1);
     ::close(wrote[0]);
-    ::close(wrote[1]);
   }
   DiskCache cache(options_for(folder / "cache"));
   const CacheVerification verification = cache.verify();
