@@ -31,7 +31,7 @@ const char* name_of(ImageOrigin origin) noexcept {
   return "nowhere";
 }
 
-// `mutex` is held while the kernel is resolved; `resolved` alone is read by those who must not wait.
+// `mutex` is held while the kernel is resolved; `image` alone is read by those who must not wait.
 struct ImageStore::Slot {
   std::mutex mutex;
   std::atomic<std::shared_ptr<const Image>> image;
