@@ -9,8 +9,8 @@ target_link_libraries(fourfold_test_support PUBLIC GTest::gtest fourfold_core fo
 target_compile_definitions(fourfold_test_support PUBLIC
   FOURFOLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FOURFOLD_BINARY_DIR="${CMAKE_BINARY_DIR}")
 
-foreach(area core formats plan backend moe cpu model cli lint)
-  file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp)
+foreach(area core formats plan backend moe cpu cuda model cli lint)
+  file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp tests/${area}/jit/*_test.cpp)
   if(sources)
     add_executable(test_${area} ${sources})
     target_link_libraries(test_${area} PRIVATE fourfold_test_support)
