@@ -171,9 +171,12 @@ class DriverApi : public EntryPoints {
   /// (-1: none), and the driver's name and text of the result.
   template <class... Parameters, class... Arguments>
   void call(const EntryPoint<Parameters...>& entry, int device, Arguments... arguments) const {
-    const CUresult result = entry.function(arguments...);
-    if (result != kSuccess) [[unlikely]]
-      fail_call(entry.name, device, result);
+    check_result(entry, device, entry.function(arguments...));
+  }
+  /// The check of call(), for a result that the caller looked at first.
+  template <class... Parameters>
+  void check_result(const EntryPoint<Parameters...>& entry, int device, CUresult result) const {
+    if (result != kSuccess) fail_call(entry.name, device, result);
   }
   /// "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory", or the number where the driver has no name.
   std::string result_text(CUresult result) const;

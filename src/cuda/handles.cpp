@@ -108,10 +108,9 @@ HostMemory HostMemory::allocate(ContextRef context, std::uint64_t bytes) {
   const DriverApi& driver = context->driver();
   void* data = nullptr;
   const CUresult result = driver.mem_host_alloc.function(&data, driver_size(bytes), kHostMemoryPortable);
-  check(result != kOutOfMemory, ErrorCode::unavailable,
-        "{} on cuda:{}: {} bytes of page-locked host memory asked, and the driver has not that many: {}; free host "
-        "memory",
-        driver.mem_host_alloc.name, context->ordinal(), bytes, result == kSuccess ? "" : driver.result_text(result));
+  if (result == kOutOfMemory)
+    fail(ErrorCode::unavailable, "{} on cuda:{}: {} bytes of page-locked host memory asked: {}; free host memory",
+         driver.mem_host_alloc.name, context->ordinal(), bytes, driver.result_text(result));
   driver.check_result(driver.mem_host_alloc, context->ordinal(), result);
   HostMemory memory(std::move(context), data);
   memory.bytes_ = bytes;
