@@ -22,7 +22,7 @@ CaptureState capture_state(const DriverApi& driver, int device, CUstream stream)
   int state = kCaptureNone;
   const CUresult result = driver.stream_is_capturing.function(stream, &state);
   if (result == kStreamCaptureImplicit) return CaptureState::active;
-  if (result != kSuccess) driver.call(driver.stream_is_capturing, device, stream, &state);
+  driver.check_result(driver.stream_is_capturing, device, result);
   if (state == kCaptureNone) return CaptureState::none;
   // A state of a later driver is no reason to load: only "none" is.
   return state == kCaptureActive ? CaptureState::active : CaptureState::invalidated;

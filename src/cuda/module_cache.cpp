@@ -1,6 +1,8 @@
 // Resolving kernels: memory, or image source and module load, or a refusal.
 #include "cuda/module_cache.h"
 
+#include <limits>
+
 #include "core/check.h"
 #include "cuda/capture_guard.h"
 

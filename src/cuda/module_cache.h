@@ -2,6 +2,7 @@
 // else loads modules, so a refusal here is a refusal everywhere.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
