@@ -9,7 +9,8 @@
 namespace fourfold {
 
 /// An open shared library (dlopen, RTLD_NOW | RTLD_LOCAL); closed by the destructor. Move-only. Symbols that were taken
-/// from it are valid as long as it lives. All functions are thread-safe on distinct objects; symbol() on one object too.
+/// from it are valid as long as it lives. All functions are thread-safe on distinct objects; symbol() on one object
+/// too.
 class DynamicLibrary {
  public:
   DynamicLibrary() = default;

@@ -6,6 +6,8 @@
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 
+#include <type_traits>
+
 namespace {
 
 namespace ours = fourfold::cuda;
@@ -13,16 +15,21 @@ namespace ours = fourfold::cuda;
 template <class Ours, class Theirs>
 constexpr bool same_size_kind = sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
 
-/// Same number of parameters, each of the same size and passed alike.
+/// Same number of parameters, each of the same size and passed alike. Types only: nothing links with the driver.
+template <class Ours, class Theirs>
+struct SameParameters;
 template <class... Ours, class... Theirs>
-constexpr bool same_parameters(ours::EntryPoint<Ours...> ours::EntryPoints::*, CUresult (*)(Theirs...)) {
-  if constexpr (sizeof...(Ours) != sizeof...(Theirs))
-    return false;
-  else
-    return (same_size_kind<Ours, Theirs> && ...);
-}
+struct SameParameters<ours::EntryPoint<Ours...>, CUresult(Theirs...)> {
+  static constexpr bool value() {
+    if constexpr (sizeof...(Ours) != sizeof...(Theirs))
+      return false;
+    else
+      return (same_size_kind<Ours, Theirs> && ...);
+  }
+};
 
-#define FOURFOLD_SAME(member, symbol) EXPECT_TRUE(same_parameters(&ours::EntryPoints::member, &::symbol)) << #symbol
+#define FOURFOLD_SAME(member, symbol) \
+  EXPECT_TRUE((SameParameters<decltype(ours::EntryPoints::member), decltype(::symbol)>::value())) << #symbol
 
 TEST(DriverAbi, ParametersAreThoseOfTheHeader) {
   FOURFOLD_SAME(init, cuInit);
