@@ -9,7 +9,7 @@ namespace fourfold::kernels {
 /// The macro ACTIVATION.
 enum class Activation { silu, swiglu_oai, situ, gelu_tanh, relu2 };
 
-__device__ inline float at_most(float value, float limit) { return value > limit ? limit : value; }    // NaN stays
+__device__ inline float at_most(float value, float limit) { return value > limit ? limit : value; }   // NaN stays
 __device__ inline float at_least(float value, float limit) { return value < limit ? limit : value; }  // NaN stays
 
 __device__ inline float sigmoid(float x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-x))); }

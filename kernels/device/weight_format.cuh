@@ -48,8 +48,8 @@ __device__ inline Int32 code_integer(UInt32 code, Int32 zero) {
   return kFormat == Format::nvfp4 || kFormat == Format::mxfp4 ? e2m1_halves(code) : static_cast<Int32>(code) - zero;
 }
 
-/// What a step of code_integer() is worth, divided by sum_factor(): integer * unit * scale is the fp32 weight that a dot
-/// product uses. It is exact for nvfp4, mxfp4 and 16-bit int4 scales and one rounding for fp32 scales, subnormals
+/// What a step of code_integer() is worth, divided by sum_factor(): integer * unit * scale is the fp32 weight that a
+/// dot product uses. It is exact for nvfp4, mxfp4 and 16-bit int4 scales and one rounding for fp32 scales, subnormals
 /// included. For mxfp4 it is an eighth of the weight: 6 * 2^127 would leave fp32, 6/8 * 2^127 does not, and at the
 /// other end 1/16 * 2^-127 is still a subnormal that fp32 holds.
 template <Format kFormat>

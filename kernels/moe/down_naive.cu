@@ -1,6 +1,7 @@
 // The second projection and the weighted sum over a token's slots, one thread an element: the readable twin of every
 // down kernel.
-//   out[token][h] = round(sum over live slots, ascending, of w[token][slot] * (W_down[e][h] . activated[route] + b[e][h]))
+//   out[token][h] = round(sum over live slots, ascending, of w[token][slot] * (W_down[e][h] . activated[route] +
+//   b[e][h]))
 // with w = 1 when the routing weight went on the input side. Compiled with the macros FORMAT and DTYPE.
 // Grid: x covers the H columns, y any number of blocks that share the tokens.
 #include "device/project.cuh"
@@ -17,7 +18,7 @@ __device__ inline void down(const DownParams& p) {
     for (Int32 slot = 0; slot < p.top_k; ++slot) {
       const Int64 route = token * p.top_k + slot;
       const Int64 expert = p.route_expert[route];
-      if (expert < 0) continue;  // its weight, also a NaN, is not looked at
+      if (expert < 0) continue;                                        // its weight, also a NaN, is not looked at
       const UInt16* activated = p.activated + route * p.intermediate;  // [I]
       const float value = project<kFormat, kFloat>(p.down, expert, column, 0, activated);
       const float weight = p.router_weight_on_input ? 1.0f : p.topk_weights[route];

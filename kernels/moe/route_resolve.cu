@@ -9,8 +9,8 @@ constexpr Int64 kInvalid = -2;
 
 /// Local expert of a route, kNone (adds zero) or kInvalid (adds zero and is counted).
 __device__ inline Int64 local_expert(const RouteResolveParams& p, Int64 route) {
-  const Int64 id = p.ids_are_64_bit ? static_cast<const Int64*>(p.topk_ids)[route]
-                                    : static_cast<const Int32*>(p.topk_ids)[route];
+  const Int64 id =
+      p.ids_are_64_bit ? static_cast<const Int64*>(p.topk_ids)[route] : static_cast<const Int32*>(p.topk_ids)[route];
   if (id == -1) return kNone;
   if (id < 0 || id >= p.id_count) return kInvalid;
   const Int64 local = p.expert_map ? p.expert_map[id] : id;
