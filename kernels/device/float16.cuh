@@ -10,15 +10,13 @@ enum class Float16 { bf16, f16 };
 
 __device__ inline float bf16_to_float(UInt16 bits) { return __uint_as_float(static_cast<UInt32>(bits) << 16); }
 
-/// Subnormals are mantissa * 2^-24, a product that fp32 holds exactly.
+/// The exponent and mantissa bits, read as fp32, are the magnitude times 2^-112, a subnormal for a subnormal: one exact
+/// product moves them. Infinity and NaN keep their meaning.
 __device__ inline float f16_to_float(UInt16 bits) {
   const UInt32 sign = static_cast<UInt32>(bits & 0x8000u) << 16;
-  const UInt32 exponent = (bits >> 10) & 0x1fu;
-  const UInt32 mantissa = bits & 0x3ffu;
-  if (exponent == 0x1f) return __uint_as_float(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return __uint_as_float(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-  const float magnitude = __fmul_rn(static_cast<float>(mantissa), 0x1p-24f);
-  return __uint_as_float(__float_as_uint(magnitude) | sign);
+  const UInt32 moved = static_cast<UInt32>(bits & 0x7fffu) << 13;
+  const UInt32 finite = __float_as_uint(__fmul_rn(__uint_as_float(moved), 0x1p112f));
+  return __uint_as_float(sign | (moved >= 0x0f800000u ? moved | 0x7f800000u : finite));
 }
 
 /// NaN stays NaN (quiet); overflow goes to infinity.

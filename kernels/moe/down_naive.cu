@@ -31,7 +31,7 @@ __device__ inline void down(const DownParams& p) {
 }  // namespace fourfold::kernels
 
 /// Writes out[T][H]; a row without a live expert is zeros.
-extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads)
+extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads, fourfold::kernels::kNaiveBlocks)
     down_naive(const fourfold::kernels::DownParams p) {
   using namespace fourfold::kernels;
   down<Format::FORMAT, Float16::DTYPE>(p);

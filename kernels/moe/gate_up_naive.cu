@@ -39,7 +39,7 @@ __device__ inline void gate_up(const GateUpParams& p) {
 }  // namespace fourfold::kernels
 
 /// Writes activated[route][0 .. I) for every live route and nothing else.
-extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads)
+extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads, fourfold::kernels::kNaiveBlocks)
     gate_up_naive(const fourfold::kernels::GateUpParams p) {
   using namespace fourfold::kernels;
   gate_up<Format::FORMAT, Float16::DTYPE, Activation::ACTIVATION>(p);

@@ -22,7 +22,7 @@ __device__ inline Int64 local_expert(const RouteResolveParams& p, Int64 route) {
 
 /// Writes route_expert[R] and adds the number of invalid ids to invalid_ids. An integer sum: the order of the atomics
 /// does not matter.
-extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads)
+extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads, fourfold::kernels::kNaiveBlocks)
     route_resolve(const fourfold::kernels::RouteResolveParams p) {
   using namespace fourfold::kernels;
   const Int64 route = static_cast<Int64>(blockIdx.x) * blockDim.x + threadIdx.x;

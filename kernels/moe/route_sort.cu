@@ -4,7 +4,7 @@
 #include "params/moe_params.h"
 
 /// Writes expert_offsets[E + 1] and sorted_routes[0 .. expert_offsets[E]). Work: R reads per expert.
-extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads)
+extern "C" __global__ void __launch_bounds__(fourfold::kernels::kNaiveThreads, fourfold::kernels::kNaiveBlocks)
     route_sort(const fourfold::kernels::RouteSortParams p) {
   using namespace fourfold::kernels;
   const Int32 expert = static_cast<Int32>(blockIdx.x * blockDim.x + threadIdx.x);

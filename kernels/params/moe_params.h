@@ -9,6 +9,9 @@ namespace fourfold::kernels {
 
 /// Threads of a block of every naive kernel (a plan's KernelSpec::block_threads).
 constexpr Int32 kNaiveThreads = 128;
+/// Blocks that a multiprocessor has room for at once: 65536 / (8 * 128) = 64 registers a thread, which is the plan's
+/// KernelSpec::max_registers. Named because the compiler, left alone, spills to reach 32.
+constexpr Int32 kNaiveBlocks = 8;
 
 /// Element type of int4 scales. nvfp4 (E4M3) and mxfp4 (E8M0) scales are bytes and ignore it.
 enum class ScaleType : Int32 { bf16 = 0, f16 = 1, f32 = 2 };
@@ -92,18 +95,12 @@ struct DownParams {
   Int32 router_weight_on_input;
 };
 
-static_assert(sizeof(MatrixParams) == 120 && __builtin_offsetof(MatrixParams, codes_expert_bytes) == 40 &&
-                  __builtin_offsetof(MatrixParams, reduction) == 104,
-              "MatrixParams has no padding");
-static_assert(sizeof(RouteResolveParams) == 56 && __builtin_offsetof(RouteResolveParams, experts) == 48,
-              "RouteResolveParams has no padding");
-static_assert(sizeof(RouteSortParams) == 40 && __builtin_offsetof(RouteSortParams, experts) == 32,
-              "RouteSortParams has no padding");
-static_assert(sizeof(GateUpParams) == 208 && __builtin_offsetof(GateUpParams, gate_up) == 48 &&
-                  __builtin_offsetof(GateUpParams, experts) == 168 && __builtin_offsetof(GateUpParams, limit) == 192,
-              "GateUpParams has no padding");
-static_assert(sizeof(DownParams) == 176 && __builtin_offsetof(DownParams, down) == 32 &&
-                  __builtin_offsetof(DownParams, tokens) == 152,
-              "DownParams has no padding");
+// A size that is the sum of the members' leaves no room for padding: every offset follows from the order above, on both
+// sides. (NVRTC has no offsetof.)
+static_assert(sizeof(MatrixParams) == 5 * 8 + 8 * 8 + 4 * 4, "MatrixParams has no padding");
+static_assert(sizeof(RouteResolveParams) == 4 * 8 + 2 * 8 + 2 * 4, "RouteResolveParams has no padding");
+static_assert(sizeof(RouteSortParams) == 3 * 8 + 8 + 2 * 4, "RouteSortParams has no padding");
+static_assert(sizeof(GateUpParams) == 6 * 8 + sizeof(MatrixParams) + 10 * 4, "GateUpParams has no padding");
+static_assert(sizeof(DownParams) == 4 * 8 + sizeof(MatrixParams) + 8 + 4 * 4, "DownParams has no padding");
 
 }  // namespace fourfold::kernels

@@ -16,7 +16,7 @@ namespace {
 
 // The architectures that kernels are compiled for.
 constexpr std::array<std::string_view, 4> kArchitectures{"sm_80", "sm_90a", "sm_100a", "sm_120a"};
-// Gives a multiprocessor of 65536 registers eight blocks of 128 threads.
+// A multiprocessor of 65536 registers holds eight blocks of 128 threads: kNaiveBlocks of kernels/params/moe_params.h.
 constexpr int kNaiveRegisters = 64;
 // CUDA C++ Programming Guide, "Technical specifications per compute capability": largest y of a grid.
 constexpr std::int64_t kMaxGridY = 65535;

@@ -10,7 +10,7 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 /// The built-in variables. A launch sets them for each thread it plays.
 struct CudaDim {
