@@ -2,9 +2,11 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-file(GLOB FOURFOLD_TEST_SUPPORT CONFIGURE_DEPENDS tests/oracle/*.cpp tests/support/*.cpp)
+file(GLOB FOURFOLD_TEST_SUPPORT CONFIGURE_DEPENDS tests/oracle/*.cpp tests/support/*.cpp
+     tests/corpus/*.cpp)
 add_library(fourfold_test_support STATIC ${FOURFOLD_TEST_SUPPORT} ${CMAKE_SOURCE_DIR}/tests/test_main.cpp)
-target_include_directories(fourfold_test_support PUBLIC tests src include)
+# "kernels/params/..." from the root; within kernels/ names start there, as NVRTC sees them.
+target_include_directories(fourfold_test_support PUBLIC tests src include . kernels)
 target_link_libraries(fourfold_test_support PUBLIC GTest::gtest fourfold_core fourfold_dependencies)
 target_compile_definitions(fourfold_test_support PUBLIC
   FOURFOLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FOURFOLD_BINARY_DIR="${CMAKE_BINARY_DIR}")
