@@ -2,15 +2,22 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-file(GLOB FOURFOLD_TEST_SUPPORT CONFIGURE_DEPENDS tests/oracle/*.cpp tests/support/*.cpp)
+file(GLOB FOURFOLD_TEST_SUPPORT CONFIGURE_DEPENDS tests/oracle/*.cpp tests/support/*.cpp
+     tests/corpus/*.cpp)
 add_library(fourfold_test_support STATIC ${FOURFOLD_TEST_SUPPORT} ${CMAKE_SOURCE_DIR}/tests/test_main.cpp)
-target_include_directories(fourfold_test_support PUBLIC tests src include)
+# "kernels/params/..." from the root; within kernels/ names start there, as NVRTC sees them.
+target_include_directories(fourfold_test_support PUBLIC tests src include . kernels)
 target_link_libraries(fourfold_test_support PUBLIC GTest::gtest fourfold_core fourfold_dependencies)
 target_compile_definitions(fourfold_test_support PUBLIC
   FOURFOLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FOURFOLD_BINARY_DIR="${CMAKE_BINARY_DIR}")
 
-foreach(area core formats plan backend moe cpu model cli lint)
-  file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp)
+# A CUDA driver that keeps records and runs nothing (tests/cuda/stand_in/stand_in.h), for machines without a GPU.
+file(GLOB FOURFOLD_STAND_IN CONFIGURE_DEPENDS tests/cuda/stand_in/*.cpp)
+add_library(fourfold_stand_in_cuda SHARED ${FOURFOLD_STAND_IN})
+target_include_directories(fourfold_stand_in_cuda PRIVATE src include)
+
+foreach(area core formats plan backend moe cpu cuda model cli lint)
+  file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp tests/${area}/jit/*_test.cpp)
   if(sources)
     add_executable(test_${area} ${sources})
     target_link_libraries(test_${area} PRIVATE fourfold_test_support)
@@ -18,6 +25,10 @@ foreach(area core formats plan backend moe cpu model cli lint)
     target_precompile_headers(test_${area} PRIVATE <gtest/gtest.h>)
     if(area STREQUAL "cli" AND TARGET fourfold)
       add_dependencies(test_${area} fourfold)
+    endif()
+    if(area STREQUAL "cuda")
+      add_dependencies(test_cuda fourfold_stand_in_cuda)
+      target_compile_definitions(test_cuda PRIVATE FOURFOLD_STAND_IN_CUDA="$<TARGET_FILE:fourfold_stand_in_cuda>")
     endif()
     gtest_discover_tests(test_${area} TEST_PREFIX ${area}. DISCOVERY_TIMEOUT 60
       # Tests run side by side: threads that spin at barriers would take each other's cores.

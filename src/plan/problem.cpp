@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "formats/format.h"
 #include "plan/cpu_plan.h"
+#include "plan/cuda_plan.h"
 #include "plan/plan_data.h"
 
 namespace fourfold {
@@ -70,12 +71,7 @@ std::string device_refusal(const Caps& caps, const Device& device) {
                            fmt::join(kIsaNames, ", "));
       return range_refusal("device.threads", device.threads, 1, 65536);
     case DeviceKind::cuda:
-      if (caps.activation_dtype == DType::f32)
-        return fmt::format("activation_dtype = F32 runs on a CPU only, not on device \"{}\" ({}); use BF16",
-                           device.name, device.arch);
-      return fmt::format(
-          "device = \"{}\" ({}): this build has no CUDA kernels yet, it runs on CPUs; use device \"cpu\"", device.name,
-          device.arch);
+      return cuda_refusal(caps, device);
   }
   return fmt::format("device.kind = {} is no device; use cpu", static_cast<int>(device.kind));
 }
@@ -121,7 +117,10 @@ std::shared_ptr<const PlanData> try_plan(const Caps& caps, const Device& device,
   data->caps = caps;
   data->device = device;
   try {
-    plan_cpu(*data);
+    if (device.kind == DeviceKind::cuda)
+      plan_cuda(*data);
+    else
+      plan_cpu(*data);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     reason = error.what();

@@ -21,6 +21,7 @@ const std::map<std::string, Areas>& arrows() {
       {"backend", {"core", "plan"}},
       {"moe", {"backend", "plan", "formats", "core"}},
       {"cpu", {"backend", "plan", "formats", "core"}},
+      {"cuda", {"backend", "plan", "formats", "core", "kernels"}},
       {"model", {"moe", "backend", "formats", "core"}},
       {"cli", {}},
       {"examples", {}},

@@ -1,0 +1,44 @@
+// How tests steer and read the stand-in CUDA driver, a shared object with the entry points that the library uses.
+// It keeps records: memory comes from malloc, streams have the capture states of a real driver, modules and functions
+// are names, copies copy at once or when their graph is launched. It runs no kernel and pretends nothing about results.
+// Result codes of calls during a capture follow a driver of CUDA 13.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+/// One call of the driver, as logged. `thread` tells threads apart; 0 for a node that a graph launch replays.
+struct StandInCall {
+  char name[48];
+  char arguments[160];
+  std::uint64_t thread;
+  int result;
+};
+
+/// Back to the start: two devices of capability 9.0 with 64 GiB, an empty log, nothing injected, not initialised.
+/// Objects still alive stay.
+void stand_in_reset();
+void stand_in_set_device_count(int count);
+void stand_in_set_attribute(int device, int attribute, int value);
+/// Allocations beyond `bytes` on `device` fail with out of memory.
+void stand_in_set_memory_limit(int device, std::uint64_t bytes);
+/// 0: loading a module is legal under capture, as with a lazily loading driver. 1 (default): it is an unsafe call.
+void stand_in_set_strict_module_load(int strict);
+/// The call number `skip` (from 0) of entry point `name` from now on returns `result` and does nothing else. Once.
+void stand_in_fail(const char* name, int skip, int result);
+/// Failures asked for that did not happen yet.
+int stand_in_failures_left();
+
+std::uint64_t stand_in_call_count();
+/// False when there is no call `index`.
+bool stand_in_get_call(std::uint64_t index, StandInCall* call);
+
+/// Objects alive: "context" (retains), "stream", "event", "module", "memory", "host", "graph", "graph_exec".
+/// -1 for another name.
+int stand_in_live(const char* kind);
+std::uint64_t stand_in_memory_used(int device);
+/// Of the calling thread; not logged.
+int stand_in_thread_mode();
+int stand_in_context_depth();
+}
