@@ -7,7 +7,8 @@
 
 namespace fourfold {
 
-/// Writes and flushes one line at the named level if that level is on. Before any configure call: level warn, stderr. Thread-safe.
+/// Writes and flushes one line at the named level if that level is on. Before any configure call: level warn, stderr.
+/// Thread-safe.
 void log_debug(std::string_view text);
 void log_info(std::string_view text);
 void log_warn(std::string_view text);

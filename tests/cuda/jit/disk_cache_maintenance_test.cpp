@@ -68,7 +68,7 @@ TEST_F(DiskCacheMaintenance, StatVerifyAndClear) {
   ASSERT_EQ(verification.valid.size(), 1u);
   EXPECT_EQ(verification.valid[0].kernel, "a<FORMAT=nvfp4,TILE=2>");
   EXPECT_EQ(verification.valid[0].architecture, "sm_90a");
-  EXPECT_EQ(verification.valid[0].compiler, "stub 1");
+  EXPECT_EQ(verification.valid[0].compiler, "pretended 1");
   ASSERT_EQ(verification.bad.size(), 1u);
   EXPECT_EQ(verification.bad[0].file, entry(sample_key("1")).string());
   EXPECT_EQ(cache.verify(true).bad.size(), 1u);

@@ -11,7 +11,7 @@ namespace {
 struct ImageStoreTest : testing::Test {
   TestFolder folder;
   Reports reports;
-  std::shared_ptr<StubCompiler> compiler = std::make_shared<StubCompiler>();
+  std::shared_ptr<PretendingCompiler> compiler = std::make_shared<PretendingCompiler>();
 
   ImageStoreOptions options() {
     ImageStoreOptions options;
@@ -74,7 +74,7 @@ TEST_F(ImageStoreTest, ArchitecturesAndMacrosAreKeptApart) {
 
 TEST_F(ImageStoreTest, AnotherCompilerVersionIsAMiss) {
   ImageStore(options()).get(sample_spec(), "sm_90a");
-  compiler->version = "stub 2";
+  compiler->version = "pretended 2";
   EXPECT_EQ(ImageStore(options()).get(sample_spec(), "sm_90a").origin, ImageOrigin::compiled);
 }
 

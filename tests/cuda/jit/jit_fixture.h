@@ -83,17 +83,17 @@ inline KernelSpec sample_spec(const std::string& value = "1") {
   return spec;
 }
 
-inline KernelTarget sample_target() { return {"sm_90a", compile_options(), "stub 1"}; }
+inline KernelTarget sample_target() { return {"sm_90a", compile_options(), "pretended 1"}; }
 
 inline KernelKey sample_key(const std::string& value = "1") {
   return kernel_key(sample_tree(), sample_spec(value), sample_target());
 }
 
 /// Gives the kernel's name as its image; counts, waits and fails as told.
-class StubCompiler : public KernelCompiler {
+class PretendingCompiler : public KernelCompiler {
  public:
   std::atomic<int> compiles{0};
-  std::string version = "stub 1";
+  std::string version = "pretended 1";
   int milliseconds = 0;
   std::atomic<bool> hold{false};  // a compile does not end while it is set
   std::string failure;            // thrown unless empty

@@ -50,7 +50,7 @@ TEST(KernelKey, EveryIngredientFlippedAloneIsAMiss) {
       {"order of options", [](Ingredients& i) { std::swap(i.target.options[0], i.target.options[1]); }},
       {"architecture", [](Ingredients& i) { i.target.architecture = "sm_90"; }},
       {"neighbouring architecture", [](Ingredients& i) { i.target.architecture = "sm_120"; }},
-      {"compiler version", [](Ingredients& i) { i.target.compiler_version = "stub 2"; }},
+      {"compiler version", [](Ingredients& i) { i.target.compiler_version = "pretended 2"; }},
   };
   const KernelKey base = Ingredients().key();
   std::set<std::string> texts{base.text()}, digests{base.digest};
@@ -116,7 +116,7 @@ TEST(KernelKey, FieldsComeBackFromTheText) {
   EXPECT_EQ(fields[6], (Field{"source", "moe/a.cu"}));
   EXPECT_EQ(fields[7], (Field{"entry", "a"}));
   EXPECT_EQ(fields[10], (Field{"macro", "TILE"}));
-  EXPECT_EQ(fields.back(), (Field{"compiler", "stub 1"}));
+  EXPECT_EQ(fields.back(), (Field{"compiler", "pretended 1"}));
 }
 
 TEST(KernelKey, CutTextIsNoKey) {
@@ -135,7 +135,7 @@ TEST(KernelKey, CutTextIsNoKey) {
 TEST(KernelKey, DescriptionNamesEveryIngredient) {
   const std::string text = describe_key(sample_key().text());
   for (const char* part : {"file moe/a.cu", "file device/two.cuh", "macro FORMAT", "value nvfp4", "architecture sm_90a",
-                           "compiler stub 1", "option --fmad=false"})
+                           "compiler pretended 1", "option --fmad=false"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("__global__"), std::string::npos) << "source text is not for people";
 }

@@ -96,7 +96,7 @@ TEST(KernelPack, SealedNonsenseIsRefused) {
     RecordWriter writer("4FPACK01");
     writer.text("sm_90a");
     writer.number(0);
-    writer.text("stub 1");
+    writer.text("pretended 1");
     writer.text("digest");
     writer.number(1);
     writer.text("sources");
@@ -145,7 +145,7 @@ TEST(KernelPack, StaleByArchitectureAndOptionsButNotByCompiler) {
   writer.add(other_spec(), image_of("b"));
   EXPECT_NE(KernelPack::decode(writer.encode()).stale_reason(sample_tree(), "sm_90a").find("-G"), std::string::npos);
   target = sample_target();
-  target.compiler_version = "stub 99";
+  target.compiler_version = "pretended 99";
   KernelPackWriter newer(sample_tree(), target);
   newer.add(other_spec(), image_of("b"));
   const KernelPack other = KernelPack::decode(newer.encode());
