@@ -1,10 +1,12 @@
-// A device that runs plans: the CPU now, NVIDIA GPUs by the same interface.
+// A device that runs plans: a CPU or an NVIDIA GPU.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "fourfold/plan.h"
 #include "fourfold/settings.h"
@@ -13,7 +15,8 @@ namespace fourfold {
 
 class BackendInterface;  // src/backend/backend_interface.h
 
-/// An explicit stream of the backend's device. The CPU has one, null: calls return when the work is done.
+/// An explicit stream of the backend's device. The CPU has one, null: calls return when the work is done. On a GPU a
+/// CUstream (cudaStream_t), never null: who means the default stream says CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
 struct Stream {
   void* handle = nullptr;
 };
@@ -44,13 +47,54 @@ class Backend {
 /// The CPU. ISA: the widest that the machine has, capped by settings.cpu_isa. Throws usage for a bad cap.
 std::shared_ptr<Backend> cpu_backend(const Settings& settings = settings_from_environment());
 
+/// NVIDIA GPU `ordinal` by the driver's numbering. Opens the driver, retains the GPU's primary context (seconds and some
+/// hundred MiB of device memory when the process has none yet) and creates one stream; compiles and loads nothing.
+/// Throws unavailable with the reason: no driver, no such GPU, the driver's refusal.
+std::shared_ptr<Backend> cuda_backend(int ordinal = 0, const Settings& settings = settings_from_environment());
+
+/// From now on a kernel that is not loaded is an error, raised before any disk look-up, compile or load. Cannot be
+/// undone. Thread-safe; no effect on the CPU, whose kernels are linked in.
+void freeze(Backend& backend);
+
+struct KernelLaunches {
+  std::string kernel;          ///< KernelSpec name, as plan.kernels() has it
+  std::uint64_t launches = 0;  ///< by run(); a captured launch counts once, its replays do not
+};
+
+/// Where this backend's kernels came from since it was made, and how often they were launched.
+struct KernelCounters {
+  std::uint64_t from_memory = 0;  ///< resolved without looking further: loaded on the device already
+  std::uint64_t from_pack = 0;    ///< images read from a kernel pack
+  std::uint64_t from_disk = 0;    ///< images read from the disk cache
+  std::uint64_t compiled = 0;     ///< images compiled here
+  std::uint64_t loaded = 0;       ///< modules loaded on the device
+  std::uint64_t refusals = 0;     ///< misses under capture or after freeze()
+  std::vector<KernelLaunches> launches;  ///< every loaded kernel, ascending by name
+};
+/// A snapshot; all zero on the CPU. Thread-safe.
+KernelCounters kernel_counters(const Backend& backend);
+
+/// A stream of the backend's own, for those who bring none; lives as long as the backend. Null on the CPU.
+Stream own_stream(Backend& backend) noexcept;
+/// Waits until everything enqueued on `stream` is done; errors of earlier work surface here. Forbidden under capture.
+void synchronize(Backend& backend, Stream stream);
+
+// Host memory to and from memory of the backend's device, on its own stream; done on return. Sizes must be equal; throw
+// usage when they are not, unavailable or internal with the driver's text. Forbidden under capture of that stream;
+// legal while other streams are captured.
+void copy_to_device(Backend& backend, std::span<std::byte> device, std::span<const std::byte> host);
+void copy_to_host(Backend& backend, std::span<std::byte> host, std::span<const std::byte> device);
+/// Every byte of `device` becomes `value`.
+void fill(Backend& backend, std::span<std::byte> device, unsigned char value);
+
 /// Measures what the backend's machine can do; takes about a second and, while it runs, at least 1 GiB of memory.
-/// Throws unavailable when that memory is not there. Not meant to run beside other work.
+/// Throws unavailable when that memory is not there, unsupported on a GPU. Not meant to run beside other work.
 Probes measure_probes(Backend& backend);
 
 /// A workspace for those who do not bring their own: `plan.workspace_bytes()` bytes, base aligned to 256.
 class Workspace {
  public:
+  /// Throws unavailable with the bytes asked for when the device has too few free. Forbidden under capture.
   static Workspace allocate(const Plan& plan, Backend& backend);
   static Workspace allocate(std::uint64_t bytes, Backend& backend);
   ~Workspace();

@@ -3,6 +3,8 @@
 
 #include "fourfold/backend.h"
 #include "fourfold/error.h"
+#include "fourfold/gpu.h"
+#include "fourfold/kernels.h"
 #include "fourfold/model.h"
 #include "fourfold/moe.h"
 #include "fourfold/plan.h"

@@ -32,6 +32,15 @@ class PackedExperts {
 /// Token capacity, top_k, activation details and dtype do not matter.
 bool same_layout(const Caps& a, const Caps& b) noexcept;
 
+/// What a backend's resolve() leaves in a bound call for its run_moe(): kernels ready to launch. Immutable.
+class BoundKernels {
+ public:
+  virtual ~BoundKernels() = default;
+
+ protected:
+  BoundKernels() = default;
+};
+
 /// A checked call: everything run() needs, no ownership of tensor data.
 struct BoundMoe {
   std::shared_ptr<const PlanData> plan;
@@ -48,6 +57,7 @@ struct BoundMoe {
   std::uint32_t* invalid_ids = nullptr;
   std::byte* workspace = nullptr;    // 256-aligned, plan->workspace_bytes
   Stream stream;
+  std::shared_ptr<const BoundKernels> kernels;  // null where kernels are linked in, and when tokens == 0
 };
 
 /// One device. Implementations are thread-safe; run_moe may be called from several threads with different
@@ -60,8 +70,23 @@ class BackendInterface {
   virtual std::byte* allocate(std::uint64_t bytes) = 0;
   virtual void release(std::byte* data, std::uint64_t bytes) noexcept = 0;
   virtual std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) = 0;
+  /// Resolves every kernel that the plan can launch.
   virtual void warm_up(const Plan& plan) = 0;
+  /// The end of bind: fills bound.kernels. Host only; loads what warm_up did not, and refuses to under capture of
+  /// bound.stream or after freeze(). Not called when tokens == 0.
+  virtual void resolve(BoundMoe& bound) = 0;
+  /// Only launches; takes its kernels from bound.kernels.
   virtual void run_moe(const BoundMoe& bound) = 0;
+  virtual void freeze() noexcept = 0;
+  virtual KernelCounters kernel_counters() const = 0;
+
+  virtual Stream stream() noexcept = 0;
+  virtual void synchronize(Stream stream) = 0;
+  // Blocking, on stream().
+  virtual void copy_to_device(std::byte* device, const void* host, std::uint64_t bytes) = 0;
+  virtual void copy_to_host(void* host, const std::byte* device, std::uint64_t bytes) = 0;
+  virtual void fill(std::byte* device, unsigned char value, std::uint64_t bytes) = 0;
+
   virtual Ops& ops() = 0;
   virtual Probes probe() = 0;
 };

@@ -62,6 +62,7 @@ std::string bench_text(const Problem& problem, const Device& device, const MoeBe
 
 int run_bench_moe(const Options& options) {
   const Problem problem = parse_problem(options.problem);
+  if (cuda_ordinal(options.device)) open_cpu(options.device, "bench");  // says what is missing
   const std::shared_ptr<Backend> backend = open_backend_for(problem, options.device, options.threads);
   MoeBenchmarkOptions how;
   how.calls = options.calls;

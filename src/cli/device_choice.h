@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "fourfold/backend.h"
 #include "fourfold/plan.h"
@@ -10,11 +12,17 @@
 namespace fourfold::cli {
 
 /// The help text and the default of every --device option of a verb that computes.
-inline constexpr const char* kRunDeviceHelp = "where to compute; this build runs on: cpu";
+inline constexpr const char* kRunDeviceHelp = "where to compute: cpu; verify case and moe also on a GPU: cuda:0";
 
-/// The backend that `device` names. `threads` > 0 overrides FOURFOLD_THREADS. Throws unavailable for a device that
-/// this build cannot run on.
+/// The number of "cuda:N", 0 for "cuda", empty for a name that is no GPU of this machine. Throws usage for "cuda:x".
+std::optional<int> cuda_ordinal(const std::string& device);
+
+/// The backend that `device` names: "cpu" or "cuda:N". `threads` > 0 overrides FOURFOLD_THREADS. Throws unavailable for
+/// a device that is not there or can only be planned for, usage for a name that is none.
 std::shared_ptr<Backend> open_backend(const std::string& device, int threads = 0);
+
+/// The same for a verb that needs the CPU: throws unsupported for a GPU.
+std::shared_ptr<Backend> open_cpu(const std::string& device, std::string_view verb, int threads = 0);
 
 /// The same for a problem: an "@arch" in its text must agree with `device`. Throws usage when they differ.
 std::shared_ptr<Backend> open_backend_for(const Problem& problem, const std::string& device, int threads = 0);

@@ -34,7 +34,7 @@ inline std::unique_ptr<Model> load_model(const ModelChoice& choice) {
   options.activations = choice.activations == "f32" ? DType::f32 : DType::bf16;
   options.memory_map = !choice.no_mmap;
   options.context = choice.context;
-  return Model::load(choice.folder, open_backend(choice.device), options);
+  return Model::load(choice.folder, open_cpu(choice.device, "a whole model"), options);
 }
 
 }  // namespace fourfold::cli

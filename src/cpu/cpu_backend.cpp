@@ -2,6 +2,7 @@
 #include "cpu/cpu_backend.h"
 
 #include <cstdlib>
+#include <cstring>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -37,10 +38,24 @@ class CpuInterface final : public BackendInterface {
 
   void warm_up(const Plan& plan) override { check_isa(*plan.data()); }  // kernels are linked in: nothing to load
 
+  void resolve(BoundMoe&) override {}
+  void freeze() noexcept override {}
+  KernelCounters kernel_counters() const override { return {}; }
+
   void run_moe(const BoundMoe& bound) override {
     check_isa(*bound.plan);
     cpu::run_moe(bound, micro_kernels(bound.plan->device.isa, cpu_bf16_dot(bound.plan->caps, bound.plan->device)));
   }
+
+  Stream stream() noexcept override { return {}; }
+  void synchronize(Stream) override {}  // run returns when the work is done
+  void copy_to_device(std::byte* device, const void* host, std::uint64_t bytes) override {
+    std::memcpy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const std::byte* device, std::uint64_t bytes) override {
+    std::memcpy(host, device, bytes);
+  }
+  void fill(std::byte* device, unsigned char value, std::uint64_t bytes) override { std::memset(device, value, bytes); }
 
   Ops& ops() override { return *ops_; }
   Probes probe() override { return measure(device_); }

@@ -87,6 +87,11 @@ class Handle {
   explicit operator bool() const noexcept { return value_ != Value{}; }
   /// Null for an empty handle.
   const ContextRef& context() const noexcept { return context_; }
+  /// Gives the value away: nobody destroys it any more.
+  Value detach() noexcept {
+    context_.reset();
+    return std::exchange(value_, Value{});
+  }
 
  protected:
   Handle(ContextRef context, Value value) noexcept : context_(std::move(context)), value_(value) {}
@@ -130,6 +135,12 @@ class DeviceMemory : public Handle<CUdeviceptr, &EntryPoints::mem_free> {
   DeviceMemory() = default;
   /// No driver call for 0 bytes. Forbidden under capture. Throws unavailable with bytes asked and bytes free.
   static DeviceMemory allocate(ContextRef context, std::uint64_t bytes);
+  /// Owns memory that another DeviceMemory detached.
+  static DeviceMemory adopt(ContextRef context, std::byte* data, std::uint64_t bytes) noexcept {
+    DeviceMemory memory(std::move(context), reinterpret_cast<CUdeviceptr>(data));
+    memory.bytes_ = bytes;
+    return memory;
+  }
   std::uint64_t bytes() const noexcept { return *this ? bytes_ : 0; }
   /// The address for the device; the host must not look behind it.
   std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(value()); }

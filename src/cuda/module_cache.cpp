@@ -21,8 +21,12 @@ Kernel ModuleCache::resolve(const KernelSpec& spec, const ContextRef& context, c
   return kernel_for(spec, context, find_or_load(spec, context, &request));
 }
 
+Kernel ModuleCache::resolve(const KernelSpec& spec, const ContextRef& context) {
+  return kernel_for(spec, context, find_or_load(spec, context, nullptr));
+}
+
 void ModuleCache::warm_up(std::span<const KernelSpec> specs, const ContextRef& context) {
-  for (const KernelSpec& spec : specs) kernel_for(spec, context, find_or_load(spec, context, nullptr));
+  for (const KernelSpec& spec : specs) resolve(spec, context);
 }
 
 bool ModuleCache::contains(const KernelSpec& spec, const Context& context) const {

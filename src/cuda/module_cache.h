@@ -60,6 +60,8 @@ class ModuleCache {
   /// Throws internal when the code does not keep what `spec` says; else as the image source and DriverApi::call do.
   /// Nothing is kept of a load that failed.
   Kernel resolve(const KernelSpec& spec, const ContextRef& context, const ResolveRequest& request);
+  /// The same for no stream in particular: only after freeze() a miss throws.
+  Kernel resolve(const KernelSpec& spec, const ContextRef& context);
 
   /// Resolves every spec on the context's device, for no stream in particular. Legal while other threads capture.
   /// After freeze() a miss throws usage.

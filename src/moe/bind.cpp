@@ -144,6 +144,16 @@ Range check_counter(const std::uint32_t* counter) {
   return {"invalid_ids", begin, counter == nullptr ? begin : begin + sizeof(std::uint32_t)};
 }
 
+void check_stream(const Device& device, Stream stream) {
+  if (device.kind == DeviceKind::cpu)
+    check(stream.handle == nullptr, ErrorCode::usage,
+          "bind: a stream handle was given, but the CPU has only the null stream; pass Stream{{}}");
+  else
+    check(stream.handle != nullptr, ErrorCode::usage,
+          "bind: no stream was given; a GPU needs an explicit one (own_stream(backend), or CU_STREAM_LEGACY for the "
+          "default stream)");
+}
+
 void check_apart(const Range& a, const Range& b) {
   check(!overlap(a, b), ErrorCode::usage, "bind: {} [{:#x}, {:#x}) overlaps {} [{:#x}, {:#x}); use separate memory",
         a.name, a.begin, a.end, b.name, b.begin, b.end);
@@ -155,8 +165,7 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
              Stream stream) {
   const Caps& caps = plan.caps();
   check_device(plan, backend, "bind");
-  check(plan.device().kind != DeviceKind::cpu || stream.handle == nullptr, ErrorCode::usage,
-        "bind: a stream handle was given, but the CPU has only the null stream; pass Stream{{}}");
+  check_stream(plan.device(), stream);
   check_weights(caps, tensors.weights);
   check_dtype("x", tensors.x.dtype, caps.activation_dtype);
   check_dtype("out", tensors.out.dtype, caps.activation_dtype);
@@ -196,6 +205,7 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   bound->invalid_ids = tensors.invalid_ids;
   bound->workspace = workspace.data();
   bound->stream = stream;
+  if (tokens > 0) bound->backend->resolve(*bound);
   return Binding(std::move(bound));
 }
 

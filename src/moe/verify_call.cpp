@@ -31,15 +31,62 @@ void store_output_element(std::byte* out, DType dtype, std::int64_t index, float
     std::memcpy(out + index * 2, &half, 2);
 }
 
-std::uint64_t digest(ConstTensorView tensor) {
-  return tensor.absent() ? 0 : hash64(tensor.data, static_cast<std::size_t>(tensor.bytes()));
-}
+/// A tensor's copy in the device's memory; empty for an absent tensor.
+class DeviceCopy {
+ public:
+  DeviceCopy(Backend& backend, ConstTensorView tensor)
+      : backend_(backend), tensor_(tensor), memory_(Workspace::allocate(bytes(), backend)) {
+    load(tensor.data);
+  }
+  /// Overwrites the copy with as many bytes of the host.
+  void load(const void* host) {
+    copy_to_device(backend_, memory_.span(), {static_cast<const std::byte*>(host), bytes()});
+  }
+  std::vector<std::byte> read() const {
+    std::vector<std::byte> host(bytes());
+    copy_to_host(backend_, host, memory_.span());
+    return host;
+  }
+  ConstTensorView view() const {
+    ConstTensorView view = tensor_;
+    if (!tensor_.absent()) view.data = memory_.span().data();
+    return view;
+  }
+  std::byte* data() const { return memory_.span().data(); }
 
-std::uint64_t digest_inputs(const MoeTensors& inputs) {
-  std::uint64_t digests[] = {digest(inputs.x), digest(inputs.topk_ids), digest(inputs.topk_weights),
-                             digest(inputs.expert_map)};
-  return hash64(digests, sizeof digests);
-}
+ private:
+  std::size_t bytes() const { return tensor_.absent() ? 0 : static_cast<std::size_t>(tensor_.bytes()); }
+  Backend& backend_;
+  ConstTensorView tensor_;
+  Workspace memory_;
+};
+
+/// The inputs of a call in the device's memory.
+struct DeviceInputs {
+  DeviceInputs(Backend& backend, const MoeTensors& host)
+      : x(backend, host.x),
+        topk_ids(backend, host.topk_ids),
+        topk_weights(backend, host.topk_weights),
+        expert_map(backend, host.expert_map) {}
+  MoeTensors tensors() const {
+    MoeTensors device;
+    device.x = x.view();
+    device.topk_ids = topk_ids.view();
+    device.topk_weights = topk_weights.view();
+    device.expert_map = expert_map.view();
+    return device;
+  }
+  std::uint64_t digest() const {
+    std::uint64_t digests[4];
+    const DeviceCopy* const copies[] = {&x, &topk_ids, &topk_weights, &expert_map};
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<std::byte> bytes = copies[i]->read();
+      digests[i] = hash64(bytes.data(), bytes.size());
+    }
+    return hash64(digests, sizeof digests);
+  }
+  DeviceCopy x, topk_ids, topk_weights, expert_map;
+};
 
 /// Runs a call as often as asked and notes the first thing that goes wrong.
 class CallRunner {
@@ -54,22 +101,30 @@ class CallRunner {
     warm_up(plan_, backend);
   }
 
-  /// Fills the workspace with `byte`, or leaves it when absent, then runs. Returns the output.
-  std::vector<std::byte> run_once(const MoeTensors& inputs, std::optional<int> byte) {
+  /// Fills the workspace with `byte`, or leaves it when absent, then runs on the device. Returns the output.
+  std::vector<std::byte> run_once(const MoeTensors& inputs, std::optional<unsigned char> byte) {
     const std::span<std::byte> workspace = workspace_.span();
-    if (byte && !workspace.empty()) std::memset(workspace.data(), *byte, workspace.size());
-    std::vector<std::byte> out = poisoned_output();
-    std::uint32_t invalid = kInvalidIdsStart;
-    MoeTensors tensors = inputs;
+    if (byte) fill(backend_, workspace, *byte);
+    const std::vector<std::byte> poison = poisoned_output();
+    const DType dtype = call_.caps.activation_dtype;
+    const std::int64_t tokens = inputs.x.shape[0];
+    const DeviceInputs device(backend_, inputs);
+    const DeviceCopy out(backend_, ConstTensorView(poison.data(), dtype, {tokens, call_.caps.hidden}));
+    const DeviceCopy counter(backend_, ConstTensorView(&kInvalidIdsStart, DType::i32, {1}));
+    MoeTensors tensors = device.tensors();
     tensors.weights = &weights_;
-    tensors.out = TensorView(out.data(), call_.caps.activation_dtype, {inputs.x.shape[0], call_.caps.hidden});
-    tensors.invalid_ids = &invalid;
-    const std::uint64_t before = digest_inputs(inputs);
-    run(fourfold::bind(plan_, backend_, tensors, workspace));  // qualified: std::bind is a better match by ADL
-    note(digest_inputs(inputs) == before, "an input tensor was written");
+    tensors.out = TensorView(out.data(), dtype, {tokens, call_.caps.hidden});
+    tensors.invalid_ids = reinterpret_cast<std::uint32_t*>(counter.data());
+    const std::uint64_t before = device.digest();
+    const Stream stream = own_stream(backend_);
+    run(fourfold::bind(plan_, backend_, tensors, workspace, stream));  // qualified: ADL also finds std::bind
+    synchronize(backend_, stream);
+    note(device.digest() == before, "an input tensor was written");
+    std::uint32_t invalid = 0;
+    std::memcpy(&invalid, counter.read().data(), sizeof invalid);
     note(invalid - kInvalidIdsStart == call_.invalid_ids,
          fmt::format("{} ids counted as out of range, {} expected", invalid - kInvalidIdsStart, call_.invalid_ids));
-    return out;
+    return out.read();
   }
 
   void note(bool good, const std::string& text) {

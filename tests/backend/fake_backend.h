@@ -1,13 +1,13 @@
 // A device that computes nothing and counts what it is asked for.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "backend/backend_interface.h"
 #include "core/check.h"
 #include "fourfold/moe.h"
+#include "support/host_backend.h"
 
 namespace fourfold {
 
@@ -21,25 +21,25 @@ class FakePacked final : public PackedExperts {
 };
 
 struct FakeCounts {
-  int allocated = 0, released = 0, packed = 0, warmed = 0, ran = 0;
+  int allocated = 0, released = 0, packed = 0, warmed = 0, resolved = 0, frozen = 0, ran = 0;
   std::uint64_t live_bytes = 0;
   std::vector<std::int64_t> experts_asked;
   const BoundMoe* last_bound = nullptr;
 };
 
-class FakeBackend final : public BackendInterface {
+class FakeBackend final : public support::HostBackend {
  public:
-  explicit FakeBackend(FakeCounts& counts, Device device = device_preset("cpu")) : counts_(counts), device_(device) {}
-  const Device& device() const noexcept override { return device_; }
+  explicit FakeBackend(FakeCounts& counts, Device device = device_preset("cpu"))
+      : HostBackend(device), counts_(counts) {}
   std::byte* allocate(std::uint64_t bytes) override {
     ++counts_.allocated;
     counts_.live_bytes += bytes;
-    return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    return HostBackend::allocate(bytes);
   }
   void release(std::byte* data, std::uint64_t bytes) noexcept override {
     ++counts_.released;
     counts_.live_bytes -= bytes;
-    std::free(data);
+    HostBackend::release(data, bytes);
   }
   std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) override {
     ++counts_.packed;
@@ -50,16 +50,16 @@ class FakeBackend final : public BackendInterface {
     return std::make_shared<FakePacked>(plan.caps());
   }
   void warm_up(const Plan&) override { ++counts_.warmed; }
+  void resolve(BoundMoe&) override { ++counts_.resolved; }
+  void freeze() noexcept override { ++counts_.frozen; }
   void run_moe(const BoundMoe& bound) override {
     ++counts_.ran;
     counts_.last_bound = &bound;
   }
-  Ops& ops() override { fail(ErrorCode::unsupported, "the fake device has no dense operations"); }
   Probes probe() override { return {1, 2, 3}; }
 
  private:
   FakeCounts& counts_;
-  Device device_;
 };
 
 /// What `call` throws, as code and text; ErrorCode{} when it does not throw.

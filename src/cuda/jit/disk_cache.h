@@ -18,6 +18,7 @@
 
 #include "cuda/jit/compiler.h"
 #include "cuda/jit/kernel_key.h"
+#include "fourfold/kernels.h"
 #include "fourfold/settings.h"
 
 namespace fourfold::cuda {
@@ -32,43 +33,6 @@ struct DiskCacheOptions {
 
 /// From cache_dir, cache_max_bytes and no_disk_cache. Pure.
 DiskCacheOptions disk_cache_options(const Settings& settings);
-
-/// One entry, read from its key text.
-struct CacheEntry {
-  std::string digest;          ///< its name
-  std::string kernel;          ///< "gate_up_naive<FORMAT=nvfp4>"
-  std::string architecture;    ///< "sm_90a"
-  std::string compiler;        ///< "nvrtc 13.0"
-  std::uint64_t bytes = 0;     ///< of the file
-  std::int64_t last_used = 0;  ///< seconds since 1970
-};
-
-struct CacheStatistics {
-  std::filesystem::path folder;  ///< of the entries
-  std::string problem;           ///< why the cache is not used; empty when it is
-  std::uint64_t entries = 0, bytes = 0, max_bytes = 0;
-  std::uint64_t partial_files = 0;  ///< being written, or left by a process that was killed
-};
-
-struct CacheRemoval {
-  std::uint64_t entries = 0, bytes = 0;  ///< removed
-  std::uint64_t entries_left = 0, bytes_left = 0;
-};
-
-/// A file that is no entry, and why.
-struct BadEntry {
-  std::string file, reason;
-};
-
-struct CacheVerification {
-  std::vector<CacheEntry> valid;
-  std::vector<BadEntry> bad;
-};
-
-struct CacheImport {
-  std::uint64_t added = 0, present = 0;
-  std::vector<BadEntry> refused;
-};
 
 /// See above. All functions are thread-safe, and safe against other processes that use the folder.
 class DiskCache {

@@ -1,0 +1,134 @@
+// Implements the backend seam on one GPU: its context, one stream, memory, kernels.
+#include "cuda/cuda_backend.h"
+
+#include "core/check.h"
+#include "core/log.h"
+#include "cuda/capture_guard.h"
+#include "cuda/device.h"
+#include "cuda/handles.h"
+#include "cuda/pack_experts.h"
+#include "cuda/plan_kernels.h"
+#include "cuda/run_moe.h"
+
+namespace fourfold::cuda {
+namespace {
+
+/// A packed layer in device memory.
+class DeviceExperts final : public CudaExperts {
+ public:
+  DeviceExperts(const Caps& caps, ExpertSource& source, const ContextRef& context) : CudaExperts(caps) {
+    const ScopedRelaxedCapture relaxed(context->driver());  // others may capture while weights are loaded
+    const Stream stream = Stream::create(context);
+    HostMemory staging;
+    const PackTarget target{
+        [&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
+          memory_ = DeviceMemory::allocate(context, layer_bytes);
+          staging = HostMemory::allocate(context, expert_bytes);
+          return staging.span();
+        },
+        [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+          copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
+        },
+        [&] { stream.synchronize(); }};
+    set_layer(pack_layer(caps, source, target), memory_.data());
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+class CudaInterface final : public BackendInterface {
+ public:
+  CudaInterface(ContextRef context, const DeviceReport& report, ImageStoreOptions kernels)
+      : context_(std::move(context)),
+        device_(report.device),
+        stream_(Stream::create(context_)),
+        kernels_(context_, device_.arch, std::move(kernels)) {}
+
+  const Device& device() const noexcept override { return device_; }
+
+  std::byte* allocate(std::uint64_t bytes) override {
+    const ScopedRelaxedCapture relaxed(context_->driver());
+    return reinterpret_cast<std::byte*>(DeviceMemory::allocate(context_, bytes).detach());
+  }
+  void release(std::byte* data, std::uint64_t bytes) noexcept override { DeviceMemory::adopt(context_, data, bytes); }
+
+  std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) override {
+    return std::make_shared<const DeviceExperts>(plan.caps(), source, context_);
+  }
+
+  void warm_up(const Plan& plan) override { kernels_.warm_up(plan.data()); }
+  void resolve(BoundMoe& bound) override {
+    bound.kernels = kernels_.resolve(bound.plan, static_cast<CUstream>(bound.stream.handle), bound.tokens);
+  }
+  void run_moe(const BoundMoe& bound) override { cuda::run_moe(bound); }
+  void freeze() noexcept override { kernels_.freeze(); }
+  KernelCounters kernel_counters() const override { return kernels_.counters(); }
+
+  fourfold::Stream stream() noexcept override { return {stream_.value()}; }
+  void synchronize(fourfold::Stream stream) override {
+    const ScopedRelaxedCapture relaxed(context_->driver());
+    const ContextGuard current(*context_);
+    context_->driver().call(context_->driver().stream_synchronize, context_->ordinal(),
+                            static_cast<CUstream>(stream.handle));
+  }
+  void copy_to_device(std::byte* device, const void* host, std::uint64_t bytes) override {
+    blocking("copy_to_device", [&] {
+      cuda::copy_to_device(*context_, stream_.value(), device, {static_cast<const std::byte*>(host), bytes});
+    });
+  }
+  void copy_to_host(void* host, const std::byte* device, std::uint64_t bytes) override {
+    blocking("copy_to_host", [&] {
+      cuda::copy_to_host(*context_, stream_.value(), {static_cast<std::byte*>(host), bytes}, device);
+    });
+  }
+  void fill(std::byte* device, unsigned char value, std::uint64_t bytes) override {
+    blocking("fill", [&] { cuda::fill(*context_, stream_.value(), {device, bytes}, value); });
+  }
+
+  Ops& ops() override {
+    fail(ErrorCode::unsupported, "device \"{}\": whole models run on the CPU only; use --device cpu", device_.name);
+  }
+  Probes probe() override {
+    fail(ErrorCode::unsupported, "device \"{}\": its speed is not measured by this build; use the CPU", device_.name);
+  }
+
+ private:
+  /// Enqueues on the backend's stream and waits, also while other streams are captured.
+  template <class Enqueue>
+  void blocking(const char* call, const Enqueue& enqueue) {
+    const CaptureState state = capture_state(context_->driver(), context_->ordinal(), stream_.value());
+    check(state == CaptureState::none, ErrorCode::usage,
+          "{}: the backend's own stream is captured ({}); end the capture first, or capture another stream", call,
+          capture_state_name(state));
+    const ScopedRelaxedCapture relaxed(context_->driver());
+    enqueue();
+    stream_.synchronize();
+  }
+
+  ContextRef context_;
+  Device device_;
+  Stream stream_;
+  PlanKernels kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<BackendInterface> make_cuda_interface(std::shared_ptr<const DriverApi> driver, int ordinal,
+                                                      ImageStoreOptions kernels) {
+  const DeviceReport report = read_device(*driver, ordinal);
+  const ScopedRelaxedCapture relaxed(*driver);  // a context is created and a stream made
+  return std::make_unique<CudaInterface>(Context::retain(std::move(driver), ordinal), report, std::move(kernels));
+}
+
+}  // namespace fourfold::cuda
+
+namespace fourfold {
+
+std::shared_ptr<Backend> cuda_backend(int ordinal, const Settings& settings) {
+  configure_log_once(settings);
+  return std::make_shared<Backend>(
+      cuda::make_cuda_interface(cuda::DriverApi::open(), ordinal, cuda::image_store_options(settings)));
+}
+
+}  // namespace fourfold

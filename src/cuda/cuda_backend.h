@@ -1,0 +1,16 @@
+// The backend seam on an NVIDIA GPU.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend_interface.h"
+#include "cuda/driver_api.h"
+#include "cuda/jit/image_store.h"
+
+namespace fourfold::cuda {
+
+/// GPU `ordinal` of `driver`, with kernels from a store made of `kernels`. Effects and errors of cuda_backend().
+std::unique_ptr<BackendInterface> make_cuda_interface(std::shared_ptr<const DriverApi> driver, int ordinal,
+                                                      ImageStoreOptions kernels);
+
+}  // namespace fourfold::cuda

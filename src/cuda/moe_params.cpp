@@ -1,0 +1,88 @@
+// Fills the argument structs of kernels/params/moe_params.h from the plan's segments, the caps and the call's tensors.
+#include "cuda/moe_params.h"
+
+#include "cuda/pack_experts.h"
+#include "plan/plan_data.h"
+
+namespace fourfold::cuda {
+namespace {
+
+// Defaults of swiglu_oai (gpt-oss); the kernels of other activations do not read alpha and beta.
+constexpr float kLimit = 7.0f, kAlpha = 1.702f, kBeta = 1.0f;
+
+template <class Element>
+Element* segment(const BoundMoe& bound, int index) noexcept {
+  return reinterpret_cast<Element*>(bound.workspace +
+                                    bound.plan->segments[static_cast<std::size_t>(index)].offset_bytes);
+}
+
+const CudaExperts& experts_of(const BoundMoe& bound) noexcept {
+  return static_cast<const CudaExperts&>(*bound.weights);
+}
+
+}  // namespace
+
+kernels::RouteResolveParams route_resolve_params(const BoundMoe& bound) noexcept {
+  const Caps& caps = bound.plan->caps;
+  kernels::RouteResolveParams params{};
+  params.topk_ids = bound.topk_ids;
+  params.expert_map = bound.expert_map;
+  params.invalid_ids = bound.invalid_ids;
+  params.route_expert = segment<kernels::Int32>(bound, bound.plan->cuda.route_expert);
+  params.routes = bound.tokens * caps.top_k;
+  params.id_count = caps.id_count();
+  params.experts = static_cast<kernels::Int32>(caps.experts);
+  params.ids_are_64_bit = bound.ids_are_64_bit ? 1 : 0;
+  return params;
+}
+
+kernels::RouteSortParams route_sort_params(const BoundMoe& bound) noexcept {
+  const Caps& caps = bound.plan->caps;
+  kernels::RouteSortParams params{};
+  params.route_expert = segment<kernels::Int32>(bound, bound.plan->cuda.route_expert);
+  params.expert_offsets = segment<kernels::Int32>(bound, bound.plan->cuda.expert_offsets);
+  params.sorted_routes = segment<kernels::Int32>(bound, bound.plan->cuda.sorted_routes);
+  params.routes = bound.tokens * caps.top_k;
+  params.experts = static_cast<kernels::Int32>(caps.experts);
+  return params;
+}
+
+kernels::GateUpParams gate_up_params(const BoundMoe& bound) noexcept {
+  const Caps& caps = bound.plan->caps;
+  kernels::GateUpParams params{};
+  params.x = static_cast<const kernels::UInt16*>(bound.x);
+  params.topk_weights = bound.topk_weights;
+  params.route_expert = segment<kernels::Int32>(bound, bound.plan->cuda.route_expert);
+  params.expert_offsets = segment<kernels::Int32>(bound, bound.plan->cuda.expert_offsets);
+  params.sorted_routes = segment<kernels::Int32>(bound, bound.plan->cuda.sorted_routes);
+  params.activated = segment<kernels::UInt16>(bound, bound.plan->cuda.activated);
+  params.gate_up = experts_of(bound).gate_up();
+  params.experts = static_cast<kernels::Int32>(caps.experts);
+  params.top_k = static_cast<kernels::Int32>(caps.top_k);
+  params.hidden = static_cast<kernels::Int32>(caps.hidden);
+  params.intermediate = static_cast<kernels::Int32>(caps.intermediate);
+  params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
+  params.has_limit = caps.activation.limit.has_value() ? 1 : 0;
+  params.limit = caps.activation.limit.value_or(kLimit);
+  params.alpha = caps.activation.alpha.value_or(kAlpha);
+  params.beta = caps.activation.beta.value_or(kBeta);
+  return params;
+}
+
+kernels::DownParams down_params(const BoundMoe& bound) noexcept {
+  const Caps& caps = bound.plan->caps;
+  kernels::DownParams params{};
+  params.activated = segment<kernels::UInt16>(bound, bound.plan->cuda.activated);
+  params.topk_weights = bound.topk_weights;
+  params.route_expert = segment<kernels::Int32>(bound, bound.plan->cuda.route_expert);
+  params.out = static_cast<kernels::UInt16*>(bound.out);
+  params.down = experts_of(bound).down();
+  params.tokens = bound.tokens;
+  params.top_k = static_cast<kernels::Int32>(caps.top_k);
+  params.hidden = static_cast<kernels::Int32>(caps.hidden);
+  params.intermediate = static_cast<kernels::Int32>(caps.intermediate);
+  params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
+  return params;
+}
+
+}  // namespace fourfold::cuda

@@ -1,0 +1,46 @@
+// What the driver says of this machine's GPUs, for the public header.
+#include <fmt/format.h>
+
+#include "cuda/device.h"
+#include "fourfold/gpu.h"
+
+namespace fourfold {
+namespace {
+
+Gpu gpu_of(const cuda::DeviceReport& report) {
+  constexpr int kKhzPerMhz = 1000;
+  Gpu gpu;
+  gpu.ordinal = report.ordinal;
+  gpu.device = report.device;
+  gpu.compute_capability = fmt::format("{}.{}", report.compute_major, report.compute_minor);
+  gpu.clock_mhz = report.clock_khz / kKhzPerMhz;
+  gpu.memory_clock_mhz = report.memory_clock_khz / kKhzPerMhz;
+  gpu.memory_bus_bits = report.memory_bus_bits;
+  gpu.l2_bytes = report.l2_bytes;
+  gpu.memory_gb_per_s = report.memory_gb_per_s();
+  return gpu;
+}
+
+}  // namespace
+
+GpuSurvey survey_gpus() {
+  GpuSurvey survey;
+  const cuda::DriverOpening opening = cuda::try_open_driver();
+  survey.reason = opening.reason;
+  if (opening.driver == nullptr) return survey;
+  survey.driver_version = cuda::version_text(opening.driver->version());
+  survey.driver_path = opening.driver->library_path();
+  try {
+    const int count = cuda::device_count(*opening.driver);
+    if (count == 0) survey.reason = "the driver shows no GPU; see CUDA_VISIBLE_DEVICES";
+    for (int ordinal = 0; ordinal < count; ++ordinal)
+      survey.gpus.push_back(gpu_of(cuda::read_device(*opening.driver, ordinal)));
+  } catch (const Error& error) {
+    survey.reason = error.what();
+  }
+  return survey;
+}
+
+Device cuda_device(int ordinal) { return cuda::read_device(*cuda::DriverApi::open(), ordinal).device; }
+
+}  // namespace fourfold
