@@ -30,7 +30,8 @@ class DeviceExperts final : public CudaExperts {
           copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
         },
         [&] { stream.synchronize(); }};
-    set_layer(pack_layer(caps, source, target), memory_.data());
+    const PackedLayer layer = pack_layer(caps, source, target);  // allocates: the base is known only after it
+    set_layer(layer, memory_.data());
   }
 
  private:
