@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything, fuzzes for a few seconds where clang is, runs every test.
+# Installs what is missing (NVRTC too), builds everything, fuzzes for a few seconds where clang is, runs every test.
 # Usage: ./test.sh [arguments for ctest]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -33,5 +33,9 @@ if command -v clang++ > /dev/null && [ "$fuzz_seconds" -gt 0 ]; then
     fi
   done
 fi
+
+# The tests that compile GPU kernels need NVRTC; without it they would only say that they were skipped.
+tools/fetch_nvrtc --if-missing build/nvrtc
+export LD_LIBRARY_PATH="$PWD/build/nvrtc${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 ctest --test-dir build --output-on-failure -j"$(nproc)" "$@"
