@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "fourfold/backend.h"
 #include "fourfold/plan.h"
@@ -53,6 +54,18 @@ void warm_up(const Plan& plan, Backend& backend);
 /// argument-dependent lookup find std::bind too.
 Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std::span<std::byte> workspace,
              Stream stream = {});
+
+/// Bindings for a call of any number of tokens: slices of at most plan.caps().max_tokens rows, in order, all in one
+/// workspace; to be run one after another on one stream. Checks every slice; effects and errors of bind. Throws usage for
+/// tokens with a plan whose max_tokens is 0.
+std::vector<Binding> bind_sliced(const Plan& plan, Backend& backend, const MoeTensors& tensors,
+                                 std::span<std::byte> workspace, Stream stream = {});
+
+/// A batch longer than max_tokens through one plan and one workspace: bind_sliced, then run on every slice; nothing is
+/// launched unless every slice was accepted. Legal under capture where bind is. With Caps::batch_invariant the result
+/// has the bits of one call of a plan that serves the whole batch.
+void run_sliced(const Plan& plan, Backend& backend, const MoeTensors& tensors, std::span<std::byte> workspace,
+                Stream stream = {});
 
 /// Launches. Never allocates, compiles, loads, or synchronises more than the backend's stream order implies.
 /// On the CPU the result is there on return. Bindings that share a workspace must not run at the same time.

@@ -18,6 +18,7 @@ struct Settings {
   std::string jit_dump;                 ///< FOURFOLD_JIT_DUMP: folder for sources and logs of compiles
   std::string cpu_isa = "native";       ///< FOURFOLD_CPU_ISA: portable, avx2, avx512, avx512_bf16 or native; a cap
   int threads = 0;                      ///< FOURFOLD_THREADS: 0 is OpenMP's default
+  bool poison_workspace = false;        ///< FOURFOLD_POISON_WORKSPACE: 1 fills the workspace with NaN before every run
 };
 
 /// Reads the FOURFOLD_* environment once. Unknown FOURFOLD_* names are warned about once per process.

@@ -32,6 +32,9 @@ class PackedExperts {
 /// Token capacity, top_k, activation details and dtype do not matter.
 bool same_layout(const Caps& a, const Caps& b) noexcept;
 
+/// Byte that Settings::poison_workspace fills workspaces with: NaN in fp32, bf16 and fp16, -1 as an integer.
+inline constexpr unsigned char kPoison = 0xff;
+
 /// What a backend's resolve() leaves in a bound call for its run_moe(): kernels ready to launch. Immutable.
 class BoundKernels {
  public:

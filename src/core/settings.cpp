@@ -18,10 +18,10 @@ namespace fourfold {
 namespace {
 
 constexpr std::string_view kPrefix = "FOURFOLD_";
-constexpr std::array<std::string_view, 9> kKnownNames{
+constexpr std::array<std::string_view, 10> kKnownNames{
     "FOURFOLD_LOG",           "FOURFOLD_LOG_FILE",   "FOURFOLD_CACHE_DIR", "FOURFOLD_CACHE_MAX_BYTES",
     "FOURFOLD_NO_DISK_CACHE", "FOURFOLD_KERNEL_DIR", "FOURFOLD_JIT_DUMP",  "FOURFOLD_CPU_ISA",
-    "FOURFOLD_THREADS"};
+    "FOURFOLD_THREADS",       "FOURFOLD_POISON_WORKSPACE"};
 constexpr std::array<std::string_view, 6> kLogLevels{"trace", "debug", "info", "warn", "error", "off"};
 constexpr std::array<std::string_view, 5> kCpuIsas{"native", "portable", "avx2", "avx512", "avx512_bf16"};
 constexpr int kMaxThreads = 4096;  // far above any machine's cores; below what would exhaust threads by a typo
@@ -95,6 +95,7 @@ Settings settings_from_environment() {
   settings.jit_dump = value_of("FOURFOLD_JIT_DUMP");
   read_choice("FOURFOLD_CPU_ISA", kCpuIsas, settings.cpu_isa);
   read_integer<int>("FOURFOLD_THREADS", 0, kMaxThreads, "0 is one per core", settings.threads);
+  read_switch("FOURFOLD_POISON_WORKSPACE", settings.poison_workspace);
 
   configure_log_once(settings);
   static std::once_flag warned;

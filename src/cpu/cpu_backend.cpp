@@ -20,7 +20,8 @@ namespace {
 
 class CpuInterface final : public BackendInterface {
  public:
-  explicit CpuInterface(const Settings& settings) : device_(cpu_device(settings)), ops_(make_cpu_ops(device_)) {}
+  explicit CpuInterface(const Settings& settings)
+      : device_(cpu_device(settings)), ops_(make_cpu_ops(device_)), poison_workspace_(settings.poison_workspace) {}
 
   const Device& device() const noexcept override { return device_; }
 
@@ -44,6 +45,8 @@ class CpuInterface final : public BackendInterface {
 
   void run_moe(const BoundMoe& bound) override {
     check_isa(*bound.plan);
+    if (poison_workspace_ && bound.workspace != nullptr)
+      std::memset(bound.workspace, kPoison, bound.plan->workspace_bytes);
     cpu::run_moe(bound, micro_kernels(bound.plan->device.isa, cpu_bf16_dot(bound.plan->caps, bound.plan->device)));
   }
 
@@ -70,6 +73,7 @@ class CpuInterface final : public BackendInterface {
 
   Device device_;
   std::unique_ptr<Ops> ops_;
+  bool poison_workspace_;
 };
 
 }  // namespace

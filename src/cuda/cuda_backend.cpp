@@ -40,11 +40,12 @@ class DeviceExperts final : public CudaExperts {
 
 class CudaInterface final : public BackendInterface {
  public:
-  CudaInterface(ContextRef context, const DeviceReport& report, ImageStoreOptions kernels)
+  CudaInterface(ContextRef context, const DeviceReport& report, ImageStoreOptions kernels, bool poison_workspace)
       : context_(std::move(context)),
         device_(report.device),
         stream_(Stream::create(context_)),
-        kernels_(context_, device_.arch, std::move(kernels)) {}
+        kernels_(context_, device_.arch, std::move(kernels)),
+        poison_workspace_(poison_workspace) {}
 
   const Device& device() const noexcept override { return device_; }
 
@@ -62,7 +63,12 @@ class CudaInterface final : public BackendInterface {
   void resolve(BoundMoe& bound) override {
     bound.kernels = kernels_.resolve(bound.plan, static_cast<CUstream>(bound.stream.handle), bound.tokens);
   }
-  void run_moe(const BoundMoe& bound) override { cuda::run_moe(bound); }
+  void run_moe(const BoundMoe& bound) override {
+    if (poison_workspace_)
+      cuda::fill(*context_, static_cast<CUstream>(bound.stream.handle), {bound.workspace, bound.plan->workspace_bytes},
+                 kPoison);
+    cuda::run_moe(bound);
+  }
   void freeze() noexcept override { kernels_.freeze(); }
   KernelCounters kernel_counters() const override { return kernels_.counters(); }
 
@@ -111,15 +117,17 @@ class CudaInterface final : public BackendInterface {
   Device device_;
   Stream stream_;
   PlanKernels kernels_;
+  bool poison_workspace_;
 };
 
 }  // namespace
 
 std::unique_ptr<BackendInterface> make_cuda_interface(std::shared_ptr<const DriverApi> driver, int ordinal,
-                                                      ImageStoreOptions kernels) {
+                                                      ImageStoreOptions kernels, bool poison_workspace) {
   const DeviceReport report = read_device(*driver, ordinal);
   const ScopedRelaxedCapture relaxed(*driver);  // a context is created and a stream made
-  return std::make_unique<CudaInterface>(Context::retain(std::move(driver), ordinal), report, std::move(kernels));
+  return std::make_unique<CudaInterface>(Context::retain(std::move(driver), ordinal), report, std::move(kernels),
+                                         poison_workspace);
 }
 
 }  // namespace fourfold::cuda
@@ -129,7 +137,8 @@ namespace fourfold {
 std::shared_ptr<Backend> cuda_backend(int ordinal, const Settings& settings) {
   configure_log_once(settings);
   return std::make_shared<Backend>(
-      cuda::make_cuda_interface(cuda::DriverApi::open(), ordinal, cuda::image_store_options(settings)));
+      cuda::make_cuda_interface(cuda::DriverApi::open(), ordinal, cuda::image_store_options(settings),
+                                settings.poison_workspace));
 }
 
 }  // namespace fourfold

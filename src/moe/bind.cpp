@@ -209,6 +209,13 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   return Binding(std::move(bound));
 }
 
+void check_output_apart(const MoeTensors& tensors) {
+  const Range out = check_data("out", tensors.out);
+  for (const auto& [name, view] : {std::pair("x", &tensors.x), {"topk_ids", &tensors.topk_ids},
+                                   {"topk_weights", &tensors.topk_weights}, {"expert_map", &tensors.expert_map}})
+    if (!view->absent()) check_apart(out, check_data(name, *view));
+}
+
 void warm_up(const Plan& plan, Backend& backend) {
   check_device(plan, backend, "warm_up");
   backend.interface().warm_up(plan);
