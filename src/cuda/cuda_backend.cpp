@@ -20,16 +20,15 @@ class DeviceExperts final : public CudaExperts {
     const ScopedRelaxedCapture relaxed(context->driver());  // others may capture while weights are loaded
     const Stream stream = Stream::create(context);
     HostMemory staging;
-    const PackTarget target{
-        [&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
-          memory_ = DeviceMemory::allocate(context, layer_bytes);
-          staging = HostMemory::allocate(context, expert_bytes);
-          return staging.span();
-        },
-        [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-          copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
-        },
-        [&] { stream.synchronize(); }};
+    const PackTarget target{[&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
+                              memory_ = DeviceMemory::allocate(context, layer_bytes);
+                              staging = HostMemory::allocate(context, expert_bytes);
+                              return staging.span();
+                            },
+                            [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+                              copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
+                            },
+                            [&] { stream.synchronize(); }};
     set_layer(pack_layer(caps, source, target), memory_.data());
   }
   int ordinal() const noexcept { return memory_.context()->ordinal(); }

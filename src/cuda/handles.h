@@ -244,7 +244,8 @@ class Stream : public Handle<CUstream, &EntryPoints::stream_destroy> {
 };
 
 // Copies and fills, enqueued on `stream`; captured when it is. Host memory must stay until they are done, and as long
-// as a graph that recorded them: ScopedCapture::keep sees to that. Lengths are those of the spans; 0 bytes make no call. Throw as DriverApi::call does.
+// as a graph that recorded them: ScopedCapture::keep sees to that. Lengths are those of the spans; 0 bytes make no
+// call. Throw as DriverApi::call does.
 void copy_to_device(const Context& context, CUstream stream, std::byte* target, std::span<const std::byte> host);
 void copy_to_host(const Context& context, CUstream stream, std::span<std::byte> host, const std::byte* source);
 void copy_on_device(const Context& context, CUstream stream, std::byte* target, std::span<const std::byte> source);

@@ -289,7 +289,8 @@ TEST_F(CudaCaptureTest, AReplayRepeatsTheFourKernelsInOrder) {
   exec.launch(stream.value());
   std::vector<std::string> replayed;
   for (const StandInCall& call : control_.calls(begin))
-    if (call.thread == 0) replayed.push_back(std::string(call.arguments).substr(0, std::string(call.arguments).find(' ')));
+    if (call.thread == 0)
+      replayed.push_back(std::string(call.arguments).substr(0, std::string(call.arguments).find(' ')));
   EXPECT_EQ(replayed, (std::vector<std::string>{"route_resolve", "route_sort", "gate_up_naive", "down_naive"}));
 }
 

@@ -117,8 +117,9 @@ class CudaBackendTest : public StandInTest {
     for (const auto& item : fs::recursive_directory_iterator(cache_folder())) {
       struct stat status {};
       ::stat(item.path().c_str(), &status);
-      files.push_back(fmt::format("{} {} {}.{:09} {}.{:09}", item.path().string(), status.st_size, status.st_mtim.tv_sec,
-                                  status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec));
+      files.push_back(fmt::format("{} {} {}.{:09} {}.{:09}", item.path().string(), status.st_size,
+                                  status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec,
+                                  status.st_ctim.tv_nsec));
     }
     std::sort(files.begin(), files.end());
     return files;

@@ -179,7 +179,7 @@ TEST_F(CudaBackendTest, EveryDriverCallOfPreparingWeightsFailingOnceIsAnErrorAnd
 
 TEST_F(CudaBackendTest, WhatASourceThrowsPassesAndNothingLeaks) {
   struct Broken : ExpertSource {
-    explicit Broken(ExpertSource& good) : good(good) {}
+    explicit Broken(ExpertSource& whole) : good(whole) {}
     ExpertMatrices expert(std::int64_t index) override {
       if (index == 2) throw Error(ErrorCode::bad_input, "expert 2 is torn");
       return good.expert(index);

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 /// The project file that a quoted include of `file` names, as the build's include paths find it; empty for none.
 std::string resolved(const SourceFile& file, const std::string& target) {
   const std::string own_folder = file.path.substr(0, file.path.rfind('/') + 1);
-  for (const std::string& folder : {own_folder, std::string("src/"), std::string("include/"), std::string(),
-                                    std::string("kernels/")})
+  for (const std::string& folder :
+       {own_folder, std::string("src/"), std::string("include/"), std::string(), std::string("kernels/")})
     if (fs::is_regular_file(fs::path(FOURFOLD_SOURCE_DIR) / (folder + target))) return folder + target;
   return {};
 }
@@ -44,7 +44,8 @@ std::string code_of(const SourceFile& file) {
 TEST(CaptureRules, RunHasNoPathToWhatLoadsKernels) {
   const std::set<std::string> forbidden = {"src/cuda/module_cache.h", "src/cuda/plan_kernels.h",
                                            "src/cuda/cuda_backend.h"};
-  for (const char* source : {"src/cuda/run_moe.cpp", "src/cuda/moe_params.cpp", "src/cuda/kernel.cpp", "src/moe/run.cpp"}) {
+  for (const char* source :
+       {"src/cuda/run_moe.cpp", "src/cuda/moe_params.cpp", "src/cuda/kernel.cpp", "src/moe/run.cpp"}) {
     std::map<std::string, std::string> includer_of;
     follow(source, includer_of);
     EXPECT_TRUE(includer_of.contains("src/backend/backend_interface.h") || includer_of.contains("src/cuda/kernel.h"))
@@ -88,8 +89,8 @@ TEST(CaptureRules, OneFileResolvesPlans) {
 // Each of these invalidates a capture somewhere when it is called at the wrong time. The owners in handles.cpp are
 // called under ScopedRelaxedCapture; the backend's own wait is.
 TEST(CaptureRules, WhatACaptureForbidsIsCalledInFewPlaces) {
-  for (const char* name : {"mem_alloc", "mem_host_alloc", "stream_create", "event_create", "event_synchronize",
-                           "graph_instantiate"})
+  for (const char* name :
+       {"mem_alloc", "mem_host_alloc", "stream_create", "event_create", "event_synchronize", "graph_instantiate"})
     EXPECT_EQ(users_of("\\." + std::string(name) + "\\b|driver\\(\\)\\." + name + "\\b"),
               std::set<std::string>{"src/cuda/handles.cpp"})
         << name;
