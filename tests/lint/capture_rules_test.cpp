@@ -76,12 +76,11 @@ std::set<std::string> users_of(const std::string& pattern) {
 
 TEST(CaptureRules, OneFileLoadsModules) {
   EXPECT_EQ(users_of(R"(\bModule::load\s*\(context)"), std::set<std::string>{"src/cuda/module_cache.cpp"});
-  EXPECT_EQ(users_of(R"(\bmodule_load_data\b)"), std::set<std::string>{"src/cuda/handles.cpp"});
+  EXPECT_EQ(users_of(R"(\.module_load_data\b)"), std::set<std::string>{"src/cuda/handles.cpp"});
 }
 
 TEST(CaptureRules, OneFileResolvesPlans) {
-  EXPECT_EQ(users_of(R"(\bPlanKernels [a-z_]+;|\bPlanKernels>?\()"),
-            (std::set<std::string>{"src/cuda/cuda_backend.cpp", "src/cuda/plan_kernels.h"}));
+  EXPECT_EQ(users_of(R"(\bPlanKernels [a-z_]+;)"), std::set<std::string>{"src/cuda/cuda_backend.cpp"});
   EXPECT_EQ(users_of(R"(\bImageStore [a-z_]+;)"), std::set<std::string>{"src/cuda/plan_kernels.h"});
   EXPECT_EQ(users_of(R"(\bModuleCache [a-z_]+;)"), std::set<std::string>{"src/cuda/plan_kernels.h"});
 }
