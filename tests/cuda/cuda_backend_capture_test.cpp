@@ -34,7 +34,7 @@ class CudaCaptureTest : public CudaBackendTest {
     ScopedCapture capture(context(), stream.value(), mode);
     run(layer.bind({stream.value()}));
     std::thread([&] {
-      work();
+      EXPECT_NO_THROW(work());
       EXPECT_EQ(control_.thread_mode(), 0);
       EXPECT_EQ(control_.context_depth(), 0);
     }).join();
