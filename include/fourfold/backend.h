@@ -76,7 +76,8 @@ KernelCounters kernel_counters(const Backend& backend);
 
 /// A stream of the backend's own, for those who bring none; lives as long as the backend. Null on the CPU.
 Stream own_stream(Backend& backend) noexcept;
-/// Waits until everything enqueued on `stream` is done; errors of earlier work surface here. Forbidden under capture.
+/// Waits until everything enqueued on `stream` is done; errors of earlier work surface here. Throws usage when `stream`
+/// is captured, and leaves that capture as it is; legal while other streams are captured.
 void synchronize(Backend& backend, Stream stream);
 
 // Host memory to and from memory of the backend's device, on its own stream; done on return. Sizes must be equal; throw
@@ -91,10 +92,11 @@ void fill(Backend& backend, std::span<std::byte> device, unsigned char value);
 /// Throws unavailable when that memory is not there, unsupported on a GPU. Not meant to run beside other work.
 Probes measure_probes(Backend& backend);
 
-/// A workspace for those who do not bring their own: `plan.workspace_bytes()` bytes, base aligned to 256.
+/// A workspace for those who do not bring their own: `plan.workspace_bytes()` bytes, base aligned to 256. It must be
+/// destroyed before its backend, and after the last run, and the last graph that captured a run, which uses it.
 class Workspace {
  public:
-  /// Throws unavailable with the bytes asked for when the device has too few free. Forbidden under capture.
+  /// Throws unavailable with the bytes asked for when the device has too few free. Legal while streams are captured.
   static Workspace allocate(const Plan& plan, Backend& backend);
   static Workspace allocate(std::uint64_t bytes, Backend& backend);
   ~Workspace();

@@ -28,7 +28,7 @@ struct MoeTensors {
 
 struct BoundMoe;  // src/backend/backend_interface.h
 
-/// A checked call. Holds views, not data: tensors, workspace and weights must outlive it. Movable.
+/// A checked call. Holds views, not data: backend, tensors and workspace must outlive it. Movable.
 class Binding {
  public:
   explicit Binding(std::unique_ptr<BoundMoe> bound);
@@ -69,6 +69,7 @@ void run_sliced(const Plan& plan, Backend& backend, const MoeTensors& tensors, s
 
 /// Launches. Never allocates, compiles, loads, or synchronises more than the backend's stream order implies.
 /// On the CPU the result is there on return. Bindings that share a workspace must not run at the same time.
+/// On a GPU legal under capture; the graph then holds addresses: backend, weights, tensors and workspace must outlive it.
 void run(const Binding& binding);
 
 }  // namespace fourfold

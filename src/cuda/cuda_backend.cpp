@@ -33,6 +33,7 @@ class DeviceExperts final : public CudaExperts {
     const PackedLayer layer = pack_layer(caps, source, target);  // allocates: the base is known only after it
     set_layer(layer, memory_.data());
   }
+  int ordinal() const noexcept { return memory_.context()->ordinal(); }
 
  private:
   DeviceMemory memory_;
@@ -61,6 +62,11 @@ class CudaInterface final : public BackendInterface {
 
   void warm_up(const Plan& plan) override { kernels_.warm_up(plan.data()); }
   void resolve(BoundMoe& bound) override {
+    const auto* experts = dynamic_cast<const DeviceExperts*>(bound.weights.get());
+    check(experts != nullptr && experts->ordinal() == context_->ordinal(), ErrorCode::usage,
+          "bind: the weights were packed by the backend of another device, and this one is cuda:{}; call "
+          "prepare_weights with this backend",
+          context_->ordinal());
     bound.kernels = kernels_.resolve(bound.plan, static_cast<CUstream>(bound.stream.handle), bound.tokens);
   }
   void run_moe(const BoundMoe& bound) override {
@@ -74,10 +80,11 @@ class CudaInterface final : public BackendInterface {
 
   fourfold::Stream stream() noexcept override { return {stream_.value()}; }
   void synchronize(fourfold::Stream stream) override {
-    const ScopedRelaxedCapture relaxed(context_->driver());
+    const auto handle = static_cast<CUstream>(stream.handle);
     const ContextGuard current(*context_);
-    context_->driver().call(context_->driver().stream_synchronize, context_->ordinal(),
-                            static_cast<CUstream>(stream.handle));
+    refuse_if_captured("synchronize", "the stream", handle);
+    const ScopedRelaxedCapture relaxed(context_->driver());
+    context_->driver().call(context_->driver().stream_synchronize, context_->ordinal(), handle);
   }
   void copy_to_device(std::byte* device, const void* host, std::uint64_t bytes) override {
     blocking("copy_to_device", [&] {
@@ -101,13 +108,17 @@ class CudaInterface final : public BackendInterface {
   }
 
  private:
+  /// Before the driver does: it would invalidate the capture.
+  void refuse_if_captured(const char* call, const char* which, CUstream stream) const {
+    const CaptureState state = capture_state(context_->driver(), context_->ordinal(), stream);
+    check(state == CaptureState::none, ErrorCode::usage,
+          "{}: {} is captured ({}); end the capture first, or capture another stream", call, which,
+          capture_state_name(state));
+  }
   /// Enqueues on the backend's stream and waits, also while other streams are captured.
   template <class Enqueue>
   void blocking(const char* call, const Enqueue& enqueue) {
-    const CaptureState state = capture_state(context_->driver(), context_->ordinal(), stream_.value());
-    check(state == CaptureState::none, ErrorCode::usage,
-          "{}: the backend's own stream is captured ({}); end the capture first, or capture another stream", call,
-          capture_state_name(state));
+    refuse_if_captured(call, "the backend's own stream", stream_.value());
     const ScopedRelaxedCapture relaxed(context_->driver());
     enqueue();
     stream_.synchronize();

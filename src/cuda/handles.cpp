@@ -118,11 +118,17 @@ HostMemory HostMemory::allocate(ContextRef context, std::uint64_t bytes) {
 }
 
 Module Module::load(ContextRef context, std::span<const std::byte> image) {
-  check(!image.empty(), ErrorCode::internal, "an empty image cannot be loaded on cuda:{}", context->ordinal());
+  if (image.empty())
+    throw ImageRefused(ErrorCode::internal,
+                       fmt::format("an empty image cannot be loaded on cuda:{}", context->ordinal()));
   const ContextGuard current(*context);
   CUmodule module = nullptr;
   const DriverApi& driver = context->driver();
-  driver.call(driver.module_load_data, context->ordinal(), &module, static_cast<const void*>(image.data()));
+  const CUresult result = driver.module_load_data.function(&module, static_cast<const void*>(image.data()));
+  if (result == kInvalidImage || result == kNoBinaryForGpu)
+    throw ImageRefused(ErrorCode::internal, fmt::format("{} on cuda:{} failed: {}", driver.module_load_data.name,
+                                                        context->ordinal(), driver.result_text(result)));
+  driver.check_result(driver.module_load_data, context->ordinal(), result);
   return {std::move(context), module};
 }
 
@@ -130,9 +136,10 @@ CUfunction Module::function(const char* name) const {
   const ContextGuard current(*context());
   CUfunction function = nullptr;
   const CUresult result = driver().module_get_function.function(&function, value(), name);
-  check(result != kNotFound, ErrorCode::internal,
-        "the image has no function {} (cuModuleGetFunction on cuda:{}); its entry must be extern \"C\"", name,
-        context()->ordinal());
+  if (result == kNotFound)
+    throw ImageRefused(ErrorCode::internal,
+                       fmt::format("the image has no function {} ({} on cuda:{}); its entry must be extern \"C\"", name,
+                                   driver().module_get_function.name, context()->ordinal()));
   driver().check_result(driver().module_get_function, context()->ordinal(), result);
   if (driver().func_load.function != nullptr) call(driver().func_load, function);
   return function;
@@ -150,7 +157,7 @@ GraphExec Graph::instantiate() const {
   const ContextGuard current(*context());
   CUgraphExec exec = nullptr;
   call(driver().graph_instantiate, &exec, value(), 0ULL);
-  return {context(), exec};
+  return {context(), exec, kept_};
 }
 
 Stream Stream::create(ContextRef context) {
@@ -207,13 +214,19 @@ ScopedCapture::~ScopedCapture() {
   if (graph != nullptr) driver.graph_destroy.function(graph);
 }
 
+void ScopedCapture::keep(std::shared_ptr<const void> resource) {
+  check(open_, ErrorCode::usage, "the capture on cuda:{} has ended: give it what it should keep before end()",
+        context_->ordinal());
+  kept_->push_back(std::move(resource));
+}
+
 Graph ScopedCapture::end() {
   check(open_, ErrorCode::internal, "a capture on cuda:{} is ended twice", context_->ordinal());
   open_ = false;
   CUgraph graph = nullptr;
   const DriverApi& driver = context_->driver();
   driver.call(driver.stream_end_capture, context_->ordinal(), stream_, &graph);
-  return {context_, graph};
+  return {context_, graph, std::move(kept_)};
 }
 
 }  // namespace fourfold::cuda

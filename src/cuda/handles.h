@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cuda/driver_api.h"
 
@@ -95,6 +96,13 @@ class Handle {
 
  protected:
   Handle(ContextRef context, Value value) noexcept : context_(std::move(context)), value_(value) {}
+  /// Destroys the value now; the handle is empty then.
+  void release() noexcept {
+    if (value_ == Value{}) return;
+    const ReleaseScope scope(*context_);
+    const auto& entry = context_->driver().*kRelease;
+    scope.report(entry.name, entry.function(std::exchange(value_, Value{})));
+  }
   template <class... Parameters, class... Arguments>
   void call(const EntryPoint<Parameters...>& entry, Arguments... arguments) const {
     context_->driver().call(entry, context_->ordinal(), arguments...);
@@ -102,12 +110,6 @@ class Handle {
   const DriverApi& driver() const noexcept { return context_->driver(); }
 
  private:
-  void release() noexcept {
-    if (value_ == Value{}) return;
-    const ReleaseScope scope(*context_);
-    const auto& entry = context_->driver().*kRelease;
-    scope.report(entry.name, entry.function(std::exchange(value_, Value{})));
-  }
   ContextRef context_;
   Value value_{};
 };
@@ -165,35 +167,56 @@ class HostMemory : public Handle<void*, &EntryPoints::mem_free_host> {
   std::uint64_t bytes_ = 0;
 };
 
+/// The device will not take an image: no cubin, one for other devices, or without the function asked for. Another image
+/// of the same kernel may do; for other failures of loading it would not.
+class ImageRefused : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Loaded code. Its functions die with it.
 class Module : public Handle<CUmodule, &EntryPoints::module_unload> {
  public:
   Module() = default;
-  /// Loads a cubin. Forbidden under capture unless the thread's mode is relaxed. Throws as DriverApi::call does.
+  /// Loads a cubin. Forbidden under capture unless the thread's mode is relaxed. Throws ImageRefused (internal), else
+  /// as DriverApi::call does.
   static Module load(ContextRef context, std::span<const std::byte> image);
-  /// The extern "C" function `name`, complete: nothing of it is left for its first launch. Throws internal naming it.
+  /// The extern "C" function `name`, complete: nothing of it is left for its first launch. Throws ImageRefused naming
+  /// it when there is none.
   CUfunction function(const char* name) const;
 
  private:
   using Handle::Handle;
 };
 
-/// A graph made ready to launch. It holds addresses, not memory: what its nodes read must outlive it.
+/// What a graph's nodes read and write and nobody else owns: page-locked host memory of captured copies, mostly.
+using KeptAlive = std::vector<std::shared_ptr<const void>>;
+
+/// A graph made ready to launch. Of the addresses in its nodes it keeps alive what its capture was given to keep, and
+/// nothing else. It must not be destroyed while a launch of it is under way.
 class GraphExec : public Handle<CUgraphExec, &EntryPoints::graph_exec_destroy> {
  public:
   GraphExec() = default;
+  GraphExec(GraphExec&&) noexcept = default;
+  GraphExec& operator=(GraphExec&&) noexcept = default;
+  ~GraphExec() { release(); }  // before the memory that it reads
   /// Enqueues every node on `stream`.
   void launch(CUstream stream) const;
 
  private:
   friend class Graph;
-  using Handle::Handle;
+  GraphExec(ContextRef context, CUgraphExec exec, std::shared_ptr<const KeptAlive> kept)
+      : Handle(std::move(context), exec), kept_(std::move(kept)) {}
+  std::shared_ptr<const KeptAlive> kept_;
 };
 
-/// What a capture recorded.
+/// What a capture recorded. Keeps alive what the capture was given to keep, as does every GraphExec made of it.
 class Graph : public Handle<CUgraph, &EntryPoints::graph_destroy> {
  public:
   Graph() = default;
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(Graph&&) noexcept = default;
+  ~Graph() { release(); }  // before the memory that its nodes name
   /// Launches, copies and fills recorded.
   std::size_t node_count() const;
   /// Forbidden under capture.
@@ -201,7 +224,9 @@ class Graph : public Handle<CUgraph, &EntryPoints::graph_destroy> {
 
  private:
   friend class ScopedCapture;
-  using Handle::Handle;
+  Graph(ContextRef context, CUgraph graph, std::shared_ptr<const KeptAlive> kept)
+      : Handle(std::move(context), graph), kept_(std::move(kept)) {}
+  std::shared_ptr<const KeptAlive> kept_;
 };
 
 /// An explicit stream that does not wait for the default one. Thread-safe as the driver is.
@@ -219,7 +244,8 @@ class Stream : public Handle<CUstream, &EntryPoints::stream_destroy> {
 };
 
 // Copies and fills, enqueued on `stream`; captured when it is. Host memory must stay until they are done, and as long
-// as a graph that recorded them. Lengths are those of the spans; 0 bytes make no call. Throw as DriverApi::call does.
+// as a graph that recorded them: ScopedCapture::keep sees to that. Lengths are those of the spans; 0 bytes make no
+// call. Throw as DriverApi::call does.
 void copy_to_device(const Context& context, CUstream stream, std::byte* target, std::span<const std::byte> host);
 void copy_to_host(const Context& context, CUstream stream, std::span<std::byte> host, const std::byte* source);
 void copy_on_device(const Context& context, CUstream stream, std::byte* target, std::span<const std::byte> source);
@@ -234,12 +260,16 @@ class ScopedCapture {
   ~ScopedCapture();
   ScopedCapture(const ScopedCapture&) = delete;
   ScopedCapture& operator=(const ScopedCapture&) = delete;
+  /// Whatever a recorded copy reads or writes and the caller may drop first: it lives until the last of the graph and
+  /// its execs is destroyed, or until this capture is dropped. Makes no driver call. Throws usage after end().
+  void keep(std::shared_ptr<const void> resource);
   /// The graph. Throws usage when a forbidden call invalidated the capture; it is over then, too. Once.
   Graph end();
 
  private:
   ContextRef context_;
   CUstream stream_;
+  std::shared_ptr<KeptAlive> kept_ = std::make_shared<KeptAlive>();
   bool open_ = true;
 };
 

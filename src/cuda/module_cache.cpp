@@ -100,6 +100,8 @@ ModuleCache::Loaded ModuleCache::load(const KernelSpec& spec, const ContextRef& 
     loaded->max_threads = function_attribute(*context, loaded->function, kFunctionMaxThreads);
     loaded->static_shared_bytes = function_attribute(*context, loaded->function, kFunctionSharedBytes);
     loaded->max_dynamic_shared_bytes = function_attribute(*context, loaded->function, kFunctionMaxDynamicSharedBytes);
+  } catch (const ImageRefused& error) {
+    throw ImageRefused(error.code(), fmt::format("kernel {} cannot be loaded: {}", loaded->name, error.what()));
   } catch (const Error& error) {
     fail(error.code(), "kernel {} cannot be loaded: {}", loaded->name, error.what());
   }

@@ -57,7 +57,8 @@ class ModuleCache {
   /// other streams are captured, by any thread, and leaves their captures valid.
   /// A miss while `request.stream` is captured (active or invalidated) or after freeze() throws usage before the image
   /// is asked for, naming the kernel, the token count and the call that fixes it; the stream stays as it was.
-  /// Throws internal when the code does not keep what `spec` says; else as the image source and DriverApi::call do.
+  /// Throws internal when the code does not keep what `spec` says, ImageRefused (internal) naming the kernel when the
+  /// device does not take its image; else as the image source and DriverApi::call do.
   /// Nothing is kept of a load that failed.
   Kernel resolve(const KernelSpec& spec, const ContextRef& context, const ResolveRequest& request);
   /// The same for no stream in particular: only after freeze() a miss throws.

@@ -65,11 +65,13 @@ void write_matrix(const PackTarget& target, std::span<const std::byte> expert, c
   write(one.bias, all.bias, all.rows * 4);
 }
 
-void check_scale_dtype(const char* name, std::int64_t index, DType got, DType expected) {
-  check(got == expected, ErrorCode::bad_input,
-        "prepare_weights: the {} scales of expert {} are {}, those of expert 0 {}; a GPU keeps one dtype per projection, "
-        "so convert them to F32",
-        name, index, dtype_text(got), dtype_text(expected));
+/// `expected` is that of the `first` scales of expert 0.
+void check_scale_dtype(const char* name, std::int64_t index, DType got, const char* first, DType expected) {
+  check(
+      got == expected, ErrorCode::bad_input,
+      "prepare_weights: the {} scales of expert {} are {}, the {} scales of expert 0 are {}; a GPU keeps one dtype per "
+      "projection, so convert them to F32",
+      name, index, dtype_text(got), first, dtype_text(expected));
 }
 
 }  // namespace
@@ -96,9 +98,9 @@ PackedLayer pack_layer(const Caps& caps, ExpertSource& source, const PackTarget&
                             static_cast<std::uint64_t>(one.total_bytes));
     }
     if (caps.format.format == WeightFormat::int4) {
-      if (gated) check_scale_dtype("gate", index, matrices.gate.scale_dtype, gate_up_dtype);
-      check_scale_dtype("up", index, matrices.up.scale_dtype, gate_up_dtype);
-      check_scale_dtype("down", index, matrices.down.scale_dtype, down_dtype);
+      if (gated) check_scale_dtype("gate", index, matrices.gate.scale_dtype, "up", gate_up_dtype);
+      check_scale_dtype("up", index, matrices.up.scale_dtype, "up", gate_up_dtype);
+      check_scale_dtype("down", index, matrices.down.scale_dtype, "down", down_dtype);
     }
     if (gated) put_matrix(expert.data(), one.gate_up, 0, caps.intermediate, 0, matrices.gate);
     put_matrix(expert.data(), one.gate_up, gated ? caps.intermediate : 0, caps.intermediate, gated ? 1 : 0,

@@ -38,11 +38,13 @@ Kernel PlanKernels::load(const KernelSpec& spec, const ResolveRequest* request) 
   };
   try {
     return resolve();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::internal) throw;
-    images_.discard(spec, architecture_, error.what());  // throws when building it again would not help
+  } catch (const ImageRefused& refusal) {
+    // One thread at a time, and only the first: those who came with it find its result instead of refusing that too.
+    const std::scoped_lock one_chance(second_chance_mutex_);
+    if (!modules_.contains(spec, *context_))
+      images_.discard(spec, architecture_, refusal.what());  // throws when building it again would not help
+    return resolve();
   }
-  return resolve();
 }
 
 std::shared_ptr<const CudaBoundKernels> PlanKernels::find(const std::shared_ptr<const PlanData>& plan) const {

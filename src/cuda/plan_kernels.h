@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 
@@ -38,12 +39,14 @@ class PlanKernels {
   };
   std::shared_ptr<const CudaBoundKernels> find(const std::shared_ptr<const PlanData>& plan) const;
   void keep(const std::shared_ptr<const PlanData>& plan, std::shared_ptr<const CudaBoundKernels> kernels);
+  /// With one second chance: an image of the disk cache that the device refuses is dropped and compiled again.
   Kernel load(const KernelSpec& spec, const ResolveRequest* request);
 
   ContextRef context_;
   std::string architecture_;
   ImageStore images_;
   ModuleCache modules_;
+  std::mutex second_chance_mutex_;  // replacing an image that the device refused
   mutable std::atomic<std::uint64_t> from_memory_{0};
   mutable std::shared_mutex mutex_;
   std::map<const PlanData*, Entry> plans_;  // guarded by mutex_

@@ -34,6 +34,7 @@ class StandInControl {
   decltype(&stand_in_failures_left) failures_left;
   decltype(&stand_in_call_count) call_count;
   decltype(&stand_in_get_call) get_call;
+  decltype(&stand_in_get_params) get_params;
   decltype(&stand_in_live) live;
   decltype(&stand_in_memory_used) memory_used;
   decltype(&stand_in_thread_mode) thread_mode;
@@ -64,6 +65,7 @@ class StandInControl {
     load(failures_left, "stand_in_failures_left");
     load(call_count, "stand_in_call_count");
     load(get_call, "stand_in_get_call");
+    load(get_params, "stand_in_get_params");
     load(live, "stand_in_live");
     load(memory_used, "stand_in_memory_used");
     load(thread_mode, "stand_in_thread_mode");

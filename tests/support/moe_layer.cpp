@@ -49,7 +49,7 @@ void MoeLayer::run_in(const MoeTensors& inputs, std::span<std::byte> workspace, 
   tensors.weights = &weights_;
   tensors.out = TensorView(out, plan_.caps().activation_dtype, {inputs.x.shape[0], plan_.caps().hidden});
   tensors.invalid_ids = invalid_ids;
-  fourfold::run(fourfold::bind(plan_, backend_, tensors, workspace));
+  fourfold::run(fourfold::bind(plan_, backend_, tensors, workspace, own_stream(backend_)));
 }
 
 Bytes MoeLayer::run(const MoeTensors& inputs, std::uint32_t* invalid_ids) const {

@@ -1,8 +1,8 @@
 // The stand-in driver: modules, functions, launches, graphs.
 //
 // An image is either text, "fourfold stand-in module\n" and then a line "entry NAME [attribute=value ...]" for each
-// function (attributes: max_threads, static_shared, local, registers), or an ELF file: it then has every function whose
-// name occurs in it.
+// function (attributes: max_threads, static_shared, local, registers, and params: bytes of the one argument, which a
+// launch then records), or an ELF file: it then has every function whose name occurs in it.
 #include <algorithm>
 #include <string_view>
 
@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kMagic = "fourfold stand-in module\n";
 constexpr int kDefaultDynamicBytes = 48 * 1024;
 constexpr int kMaxBlockThreads = 1024;
+constexpr int kFunctionParamsBytes = -1;  // no attribute of the driver's
 
 /// Bytes of a 64-bit ELF file, by its header: the section headers are its end. 0 for none.
 std::size_t elf_bytes(const char* image) {
@@ -43,7 +44,8 @@ bool read_entry(const std::string& image, const std::string& name, std::map<int,
   const std::map<std::string, int> known = {{"max_threads", kFunctionMaxThreads},
                                             {"static_shared", kFunctionSharedBytes},
                                             {"local", kFunctionLocalBytes},
-                                            {"registers", kFunctionRegisters}};
+                                            {"registers", kFunctionRegisters},
+                                            {"params", kFunctionParamsBytes}};
   std::istringstream lines(image.substr(kMagic.size()));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -148,7 +150,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                         unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int dynamic_bytes,
-                        CUstream stream, void**, void**) {
+                        CUstream stream, void** arguments_of_kernel, void**) {
   const std::string arguments =
       text("function=", function, " grid=", grid_x, "x", grid_y, "x", grid_z, " block=", block_x, "x", block_y, "x",
            block_z, " shared=", dynamic_bytes, " stream=", stream);
@@ -160,6 +162,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
         threads > static_cast<std::uint64_t>(function->attributes[kFunctionMaxThreads]) ||
         dynamic_bytes > static_cast<unsigned int>(function->attributes[kFunctionMaxDynamicSharedBytes]))
       return kInvalidValue;
+    const auto params = function->attributes.find(kFunctionParamsBytes);
+    all.launched_params.emplace_back();
+    if (params != function->attributes.end())
+      all.launched_params.back().assign(static_cast<const char*>(arguments_of_kernel[0]),
+                                        static_cast<std::size_t>(params->second));
     return submit(all, stream, {"cuLaunchKernel", text(function->name, " ", arguments), nullptr});
   });
 }

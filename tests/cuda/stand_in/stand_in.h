@@ -34,6 +34,10 @@ std::uint64_t stand_in_call_count();
 /// False when there is no call `index`.
 bool stand_in_get_call(std::uint64_t index, StandInCall* call);
 
+/// The argument of accepted launch number `launch` (from 0, since the reset), of whose bytes at most `capacity` are
+/// copied. Returns how many there are: 0 when there was no such launch or its image has no "params=BYTES".
+std::uint64_t stand_in_get_params(std::uint64_t launch, void* bytes, std::uint64_t capacity);
+
 /// Objects alive: "context" (retains), "stream", "event", "module", "memory", "host", "graph", "graph_exec".
 /// -1 for another name.
 int stand_in_live(const char* kind);

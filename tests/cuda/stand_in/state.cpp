@@ -37,6 +37,7 @@ void State::set_defaults() {
   }
   log.clear();
   failures.clear();
+  launched_params.clear();
 }
 
 State& state() {
@@ -153,6 +154,14 @@ bool stand_in_get_call(std::uint64_t index, StandInCall* call) {
   if (index >= state().log.size()) return false;
   *call = state().log[index];
   return true;
+}
+
+std::uint64_t stand_in_get_params(std::uint64_t launch, void* bytes, std::uint64_t capacity) {
+  const std::scoped_lock lock(state().mutex);
+  if (launch >= state().launched_params.size()) return 0;
+  const std::string& params = state().launched_params[launch];
+  std::memcpy(bytes, params.data(), std::min<std::uint64_t>(capacity, params.size()));
+  return params.size();
 }
 
 int stand_in_live(const char* kind) {

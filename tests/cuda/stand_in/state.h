@@ -105,6 +105,7 @@ struct State {
   std::set<std::shared_ptr<Capture>> captures;  // begun and not ended
   std::vector<StandInCall> log;
   std::vector<InjectedFailure> failures;
+  std::vector<std::string> launched_params;  // of every launch; empty where the image does not say how many bytes
 
   void set_defaults();
   CUcontext context_of(CUdevice device) const { return &devices[device]->context; }
