@@ -23,6 +23,10 @@ struct KernelState {
   std::string name;    ///< "gate_up_naive<ACTIVATION=silu,DTYPE=bf16,FORMAT=nvfp4>"
   std::string source;  ///< "moe/gate_up_naive.cu"
   std::string origin;  ///< "pack", "disk", or empty: it would have to be compiled
+  /// Everything that its code depends on, a line per ingredient, source texts by length and digest. Without a compiler
+  /// here, the compiler's line says so.
+  std::string key;
+  std::string digest;  ///< names its entry in the disk cache; empty without a compiler, which is part of the key
 };
 
 /// Kernels prepared, by where their code came from.
@@ -75,6 +79,13 @@ struct CacheImport {
   std::vector<BadEntry> refused;
 };
 
+/// The pack that serves an architecture, or why there is none.
+struct PackState {
+  std::filesystem::path path;        ///< empty when there is none
+  std::vector<std::string> refused;  ///< packs that are there and are not used: path and why (stale, damaged)
+  std::string reason;                ///< why there is none: those refused, or where it was looked for
+};
+
 /// A kernel pack: what it holds, and whether this build would use it.
 struct PackContent {
   std::filesystem::path path;
@@ -86,7 +97,8 @@ struct PackContent {
   std::string stale_reason;  ///< empty when this build uses it
 };
 
-/// The kernels of this build, their packs and their disk cache. Thread-safe.
+/// The kernels of this build, their packs and their disk cache. Every call looks at the files anew. Thread-safe.
+/// Packs that are refused and a cache that is not used are warned about once each.
 class KernelLibrary {
  public:
   /// Called before each kernel with (done, total, name), and once with done == total and an empty name. What it throws
@@ -102,19 +114,23 @@ class KernelLibrary {
   /// Every kernel that a plan for `architecture` can launch, ascending by name; with `problems`, only those that plans
   /// of these caps launch. Throws usage for an unknown architecture, unsupported for caps that planning refuses.
   std::vector<KernelState> list(const std::string& architecture, std::span<const Caps> problems = {});
-  /// Compiles them into one file (aside, fsync, rename). Uses the disk cache. Takes seconds to minutes.
-  /// Throws as list does; unavailable without a compiler, bad_input when the file cannot be written.
+  /// Compiles them into one file (aside, fsync, rename), one after another in ascending order. What the disk cache has
+  /// is not compiled again, and what is compiled goes there. Takes seconds to minutes.
+  /// Throws as list does; usage for no kernel at all, unavailable without a compiler, bad_input when the file cannot be
+  /// written, which is looked at first as far as that is possible.
   PackContent build(const std::string& architecture, const std::filesystem::path& file,
                     std::span<const Caps> problems = {}, const Progress& progress = {});
   /// Makes each of them available without a compile: those that neither a pack nor the disk cache has are compiled into
-  /// the disk cache. Throws as list does; unavailable without a compiler, or when the disk cache is not used.
+  /// the disk cache. Throws as list does; unavailable when one has to be compiled and there is no compiler, or the disk
+  /// cache cannot keep it.
   KernelPreparation prewarm(const std::string& architecture, std::span<const Caps> problems = {},
                             const Progress& progress = {});
 
   /// Opens NVRTC to see whether it is there.
   KernelCompilerState compiler();
-  /// Path of the pack that serves `architecture`, or why there is none, in words.
-  std::string pack_text(const std::string& architecture);
+  /// Looks for the pack that serves `architecture`, in the order of FOURFOLD_KERNEL_DIR, the folder of the program, and
+  /// "kernels" in it. Reads every pack that it looks at in full.
+  PackState pack(const std::string& architecture);
   /// Reads and checks a pack. Throws bad_input with the path and what is wrong with it.
   PackContent read_pack(const std::filesystem::path& file);
 
@@ -126,10 +142,14 @@ class KernelLibrary {
   CacheVerification verify(bool remove_bad = false);
   /// Removes every entry.
   CacheRemoval clear();
-  /// Copies all valid entries into `folder`, which is made when it does not exist; returns their number.
-  std::uint64_t export_to(const std::filesystem::path& folder);
-  /// Takes the entries of a folder that export_to made; damaged ones are refused one by one.
-  CacheImport import_from(const std::filesystem::path& folder);
+  /// Called before each file is copied. What it throws ends the work; nothing half-written is left.
+  using Pause = std::function<void()>;
+  /// Copies all valid entries into `folder`, which is made, or is there and empty; returns their number. Throws usage
+  /// for any other folder. All or nothing.
+  std::uint64_t export_to(const std::filesystem::path& folder, const Pause& pause = {});
+  /// Takes the entries of a folder that export_to made; damaged ones are refused one by one. Trust in what the others
+  /// hold is the caller's. Throws bad_input when `folder` cannot be read.
+  CacheImport import_from(const std::filesystem::path& folder, const Pause& pause = {});
 
  private:
   struct State;

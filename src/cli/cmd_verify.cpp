@@ -13,6 +13,7 @@
 #include "fourfold/verify.h"
 #include "fourfold_version.h"
 #include "injected_model.h"
+#include "kernel_text.h"
 #include "model_options.h"
 #include "output.h"
 #include "progress.h"
@@ -50,6 +51,11 @@ Inject inject_from(const std::string& name) {
   if (name == "stale") return Inject::stale;
   if (name == "swap") return Inject::swap;
   return Inject::none;
+}
+
+// A GPU's kernels are resolved while it works; a CPU's are part of the program.
+void add_kernel_counters(Json& json, const Backend& backend) {
+  if (backend.device().kind == DeviceKind::cuda) json["kernels"] = counters_json(backend);
 }
 
 Json case_json(const CaseResult& result) {
@@ -113,6 +119,7 @@ int run_verify_case(const Options& options) {
   if (options.json) {
     Json json = Json::object();
     json["cases"] = std::move(cases);
+    add_kernel_counters(json, *backend);
     print_json(json);
   } else {
     write_stdout(table.text() +
@@ -129,7 +136,9 @@ int run_verify_moe(const Options& options) {
   if (!support.ok) throw Error(ErrorCode::unsupported, support.reason);
   const CaseResult result = verify_problem(problem, *backend, options.seed, inject_from(options.inject));
   if (options.json) {
-    print_json(case_json(result));
+    Json json = case_json(result);
+    add_kernel_counters(json, *backend);
+    print_json(json);
   } else {
     Table table({"", "problem", ">error/bound", "reason"});
     add_case_row(table, result);
@@ -198,7 +207,8 @@ int run_verify_device(const Options& options) {
     });
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Json report = matrix_report(options, backend->device(), results, seconds);
+  Json report = matrix_report(options, backend->device(), results, seconds);
+  add_kernel_counters(report, *backend);
   write_report(options.report, report);
   const bool ok = report["ok"].get<bool>();
   if (options.json) {

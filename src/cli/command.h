@@ -22,6 +22,7 @@ void add_generate_command(CLI::App& app, Command& command);
 void add_eval_command(CLI::App& app, Command& command);
 void add_verify_command(CLI::App& app, Command& command);
 void add_bench_command(CLI::App& app, Command& command);
+void add_kernels_command(CLI::App& app, Command& command);
 void add_doctor_command(CLI::App& app, Command& command);
 
 /// For options that are 64-bit numbers without a sign: what would wrap around or saturate is refused.

@@ -1,12 +1,12 @@
-// What doctor and bench ask the operating system: memory, last-level cache, a GPU driver. Linux.
+// What doctor and bench ask the operating system: memory and last-level cache. Linux.
 #include "machine.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace fourfold::cli {
 namespace {
@@ -46,20 +46,6 @@ std::uint64_t last_level_cache_bytes() {
   const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
   const long level2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return static_cast<std::uint64_t>(std::max({level3, level2, 0L}));
-}
-
-GpuDriver gpu_driver() {
-  GpuDriver driver;
-  std::ifstream version("/proc/driver/nvidia/version");
-  std::getline(version, driver.version);
-  std::error_code ignored;
-  driver.present = !driver.version.empty() || std::filesystem::exists("/dev/nvidiactl", ignored);
-  for (int index = 0;; ++index) {
-    const std::string device = "/dev/nvidia" + std::to_string(index);
-    if (!std::filesystem::exists(device, ignored)) break;
-    driver.devices.push_back(device);
-  }
-  return driver;
 }
 
 }  // namespace fourfold::cli

@@ -1,9 +1,7 @@
-// What doctor and bench ask the operating system: memory, last-level cache, a GPU driver. Linux.
+// What doctor and bench ask the operating system: memory and last-level cache. Linux.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace fourfold::cli {
 
@@ -16,13 +14,5 @@ MemoryInfo memory_info();
 
 /// Size of the largest cache that the system reports for CPU 0; 0 when unknown.
 std::uint64_t last_level_cache_bytes();
-
-struct GpuDriver {
-  bool present = false;
-  std::string version;               ///< the driver's own line, empty when unknown
-  std::vector<std::string> devices;  ///< /dev/nvidia0, ...
-};
-/// Looks at files only; loads nothing.
-GpuDriver gpu_driver();
 
 }  // namespace fourfold::cli

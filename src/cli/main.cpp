@@ -74,6 +74,7 @@ int parse_and_run(int argc, char** argv, bool json) {
   add_plan_command(app, command);
   add_bench_command(app, command);
   add_verify_command(app, command);
+  add_kernels_command(app, command);
   add_doctor_command(app, command);
   refuse_unknown_verb(app, argc, argv);
   try {

@@ -1,13 +1,16 @@
 // What the driver says of this machine's GPUs, for the public header.
+#include "cuda/survey.h"
+
 #include <fmt/format.h>
 
 #include "cuda/device.h"
-#include "fourfold/gpu.h"
+#include "fourfold/error.h"
 
 namespace fourfold {
+namespace cuda {
 namespace {
 
-Gpu gpu_of(const cuda::DeviceReport& report) {
+Gpu gpu_of(const DeviceReport& report) {
   constexpr int kKhzPerMhz = 1000;
   Gpu gpu;
   gpu.ordinal = report.ordinal;
@@ -23,23 +26,26 @@ Gpu gpu_of(const cuda::DeviceReport& report) {
 
 }  // namespace
 
-GpuSurvey survey_gpus() {
+GpuSurvey survey(const DriverOpening& opening) {
   GpuSurvey survey;
-  const cuda::DriverOpening opening = cuda::try_open_driver();
   survey.reason = opening.reason;
   if (opening.driver == nullptr) return survey;
-  survey.driver_version = cuda::version_text(opening.driver->version());
+  survey.driver_version = version_text(opening.driver->version());
   survey.driver_path = opening.driver->library_path();
   try {
-    const int count = cuda::device_count(*opening.driver);
+    const int count = device_count(*opening.driver);
     if (count == 0) survey.reason = "the driver shows no GPU; see CUDA_VISIBLE_DEVICES";
     for (int ordinal = 0; ordinal < count; ++ordinal)
-      survey.gpus.push_back(gpu_of(cuda::read_device(*opening.driver, ordinal)));
+      survey.gpus.push_back(gpu_of(read_device(*opening.driver, ordinal)));
   } catch (const Error& error) {
     survey.reason = error.what();
   }
   return survey;
 }
+
+}  // namespace cuda
+
+GpuSurvey survey_gpus() { return cuda::survey(cuda::try_open_driver()); }
 
 Device cuda_device(int ordinal) { return cuda::read_device(*cuda::DriverApi::open(), ordinal).device; }
 

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "core/check.h"
+#include "fourfold/kernels.h"
 #include "plan/arena.h"
 #include "plan/cuda_weight_layout.h"
 
@@ -80,6 +81,8 @@ void explain(PlanData& data) {
 }
 
 }  // namespace
+
+std::vector<std::string> kernel_architectures() { return {kArchitectures.begin(), kArchitectures.end()}; }
 
 std::string cuda_refusal(const Caps& caps, const Device& device) {
   if (caps.activation_dtype == DType::f32)

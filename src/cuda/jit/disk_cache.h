@@ -60,15 +60,17 @@ class DiskCache {
   /// Removes the least recently used entries until `max_bytes` hold the rest, and partial files older than an hour.
   /// Like all functions below, throws unavailable with the reason when the cache is not used or cannot be changed.
   CacheRemoval trim(std::uint64_t max_bytes);
-  /// Reads every entry. With `drop_bad`, removes the bad ones.
+  /// Reads every entry; the valid ones by architecture and kernel. With `drop_bad`, removes the bad ones.
   CacheVerification verify(bool drop_bad = false);
   /// Removes every entry. Running processes lose nothing that they have in memory.
   CacheRemoval clear();
-  /// Copies every valid entry into the new folder `destination` (see AtomicFolder); gives their number.
-  std::uint64_t export_to(const std::filesystem::path& destination);
+  /// Copies every valid entry into the new folder `destination` (see AtomicFolder); gives their number. `pause` is
+  /// called before each; what it throws ends the work, and then there is no folder.
+  std::uint64_t export_to(const std::filesystem::path& destination, const std::function<void()>& pause = {});
   /// Takes over the entries of a folder that export_to wrote. Only files that are entries in full are added; trust in
-  /// what they hold is the caller's. Throws bad_input when `source` cannot be read.
-  CacheImport import_from(const std::filesystem::path& source);
+  /// what they hold is the caller's. `pause` as above; entries taken before stay. Throws bad_input when `source` cannot
+  /// be read.
+  CacheImport import_from(const std::filesystem::path& source, const std::function<void()>& pause = {});
 
  private:
   struct Reading;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <system_error>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/file.h"
@@ -166,17 +167,22 @@ CacheVerification DiskCache::verify(bool drop_bad) {
       if (drop_bad) ::unlink(file.path.c_str());
     }
   }
+  const auto by_name = [](const CacheEntry& a, const CacheEntry& b) {
+    return std::tie(a.architecture, a.kernel, a.digest) < std::tie(b.architecture, b.kernel, b.digest);
+  };
+  std::sort(result.valid.begin(), result.valid.end(), by_name);
   return result;
 }
 
 CacheRemoval DiskCache::clear() { return trim(0); }
 
-std::uint64_t DiskCache::export_to(const fs::path& destination) {
+std::uint64_t DiskCache::export_to(const fs::path& destination, const std::function<void()>& pause) {
   require_usable();
   AtomicFolder folder(destination);
   std::uint64_t count = 0;
   if (ready_to_read())
     for (const FileState& file : files_in(entries_, is_entry_name)) {
+      if (pause) pause();
       Entry entry;
       try {
         check_entry(file, entry);
@@ -190,7 +196,7 @@ std::uint64_t DiskCache::export_to(const fs::path& destination) {
   return count;
 }
 
-CacheImport DiskCache::import_from(const fs::path& source) {
+CacheImport DiskCache::import_from(const fs::path& source, const std::function<void()>& pause) {
   require_usable();
   check(fs::is_directory(source), ErrorCode::bad_input, "'{}' is no folder; name one that an export wrote",
         source.string());
@@ -198,6 +204,7 @@ CacheImport DiskCache::import_from(const fs::path& source) {
   const bool writable = ready_to_write();
   check(writable, ErrorCode::unavailable, "nothing can be imported: {}", stat().problem);
   for (const FileState& file : files_in(source, is_entry_name)) {
+    if (pause) pause();
     Entry entry;
     try {
       check_entry(file, entry);

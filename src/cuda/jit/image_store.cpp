@@ -38,12 +38,16 @@ struct ImageStore::Slot {
   ImageOrigin first_origin = ImageOrigin::memory;  // where it came from; guarded by mutex
 };
 
+std::shared_ptr<NvrtcCompiler> nvrtc_compiler(const Settings& settings) {
+  std::vector<std::string> nvrtc_folders;
+  if (!settings.kernel_dir.empty()) nvrtc_folders.push_back(settings.kernel_dir);
+  return std::make_shared<NvrtcCompiler>(SourceTree::embedded(), nvrtc_folders, settings.jit_dump);
+}
+
 ImageStoreOptions image_store_options(const Settings& settings) {
   ImageStoreOptions options;
   options.sources = &SourceTree::embedded();
-  std::vector<std::string> nvrtc_folders;
-  if (!settings.kernel_dir.empty()) nvrtc_folders.push_back(settings.kernel_dir);
-  options.compiler = std::make_shared<NvrtcCompiler>(*options.sources, nvrtc_folders, settings.jit_dump);
+  options.compiler = nvrtc_compiler(settings);
   options.pack_folders = pack_folders(settings.kernel_dir);
   options.disk = disk_cache_options(settings);
   return options;
@@ -153,12 +157,7 @@ ImageCounters ImageStore::counters() const noexcept {
 std::string ImageStore::pack_text(const std::string& architecture) {
   const PackSearch& search = pack_for(architecture);
   if (search.pack) return search.pack->path().string();
-  if (!search.refused.empty()) return fmt::format("{}", fmt::join(search.refused, "; "));
-  return fmt::format("no kernel pack {} is in {}", pack_file_name(architecture), [&] {
-    std::vector<std::string> names;
-    for (const auto& folder : options_.pack_folders) names.push_back(folder.string());
-    return names.empty() ? std::string("any folder") : fmt::format("{}", fmt::join(names, ", "));
-  }());
+  return no_pack_reason(search, options_.pack_folders, architecture);
 }
 
 }  // namespace fourfold::cuda

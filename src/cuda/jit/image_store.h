@@ -40,7 +40,11 @@ struct ImageStoreOptions {
   std::function<void(std::string_view)> report;  ///< gets a text per refused pack, once; empty is log_warn
 };
 
-/// The embedded sources, NVRTC, and packs and cache folder as `settings` say. Pure.
+/// NVRTC for the embedded sources, looked for in kernel_dir first, with the dumps that `settings` ask for. Pure: it is
+/// opened when it is needed.
+std::shared_ptr<NvrtcCompiler> nvrtc_compiler(const Settings& settings);
+
+/// The embedded sources, that NVRTC, and packs and cache folder as `settings` say. Pure.
 ImageStoreOptions image_store_options(const Settings& settings);
 
 /// Images of kernels for any number of architectures. All functions are thread-safe; requests of one kernel that come

@@ -217,4 +217,13 @@ PackSearch find_pack(std::span<const fs::path> folders, const SourceTree& tree, 
   return search;
 }
 
+std::string no_pack_reason(const PackSearch& search, std::span<const fs::path> folders,
+                           const std::string& architecture) {
+  if (!search.refused.empty()) return fmt::format("{}", fmt::join(search.refused, "; "));
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.string());
+  return fmt::format("no kernel pack {} is in {}", pack_file_name(architecture),
+                     names.empty() ? std::string("any folder") : fmt::format("{}", fmt::join(names, ", ")));
+}
+
 }  // namespace fourfold::cuda

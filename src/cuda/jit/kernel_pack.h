@@ -97,4 +97,8 @@ struct PackSearch {
 PackSearch find_pack(std::span<const std::filesystem::path> folders, const SourceTree& tree,
                      const std::string& architecture);
 
+/// Why a search in `folders` gave no pack: those that were refused, or where none is. Pure.
+std::string no_pack_reason(const PackSearch& search, std::span<const std::filesystem::path> folders,
+                           const std::string& architecture);
+
 }  // namespace fourfold::cuda

@@ -2,6 +2,7 @@
 #include "cuda/jit/compiler.h"
 
 #include "nvrtc_fixture.h"
+#include "scale_kernel.h"
 
 namespace fourfold::cuda {
 namespace {
@@ -31,8 +32,8 @@ struct CompilerTest : NvrtcTest {
   }
 };
 
-TEST_F(CompilerTest, TheEmbeddedKernelCompilesForEveryArchitecture) {
-  NvrtcCompiler compiler(SourceTree::embedded());
+TEST_F(CompilerTest, TheSmallestKernelCompilesForEveryArchitecture) {
+  NvrtcCompiler compiler(scale_tree());
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a", "sm_120a"}) {
     const CompiledKernel kernel = compiler.compile(scale, architecture, Report::silence);
     EXPECT_GT(kernel.image.size(), 500u) << architecture;
@@ -41,19 +42,19 @@ TEST_F(CompilerTest, TheEmbeddedKernelCompilesForEveryArchitecture) {
 }
 
 TEST_F(CompilerTest, TheSameInputsGiveTheSameBytes) {
-  NvrtcCompiler compiler(SourceTree::embedded());
+  NvrtcCompiler compiler(scale_tree());
   EXPECT_EQ(compiler.compile(scale, "sm_90a"), compiler.compile(scale, "sm_90a"));
 }
 
 TEST_F(CompilerTest, MacrosReachTheSource) {
-  NvrtcCompiler compiler(SourceTree::embedded());
+  NvrtcCompiler compiler(scale_tree());
   const Image plain = compiler.compile(scale, "sm_90a");
   scale.defines = {{"FACTOR", "3.0f"}};
   EXPECT_NE(compiler.compile(scale, "sm_90a"), plain);
 }
 
 TEST_F(CompilerTest, TheTargetHasOptionsArchitectureAndVersion) {
-  const KernelTarget target = NvrtcCompiler(SourceTree::embedded()).target("sm_90a");
+  const KernelTarget target = NvrtcCompiler(scale_tree()).target("sm_90a");
   EXPECT_EQ(target.architecture, "sm_90a");
   EXPECT_EQ(target.options, compile_options());
   EXPECT_EQ(target.compiler_version, "nvrtc " + nvrtc->version());
@@ -149,7 +150,7 @@ TEST_F(CompilerTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
 
 TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
   const TestFolder folder;
-  NvrtcCompiler compiler(SourceTree::embedded(), {}, folder / "dump");
+  NvrtcCompiler compiler(scale_tree(), {}, folder / "dump");
   compiler.compile(scale, "sm_90a");
   std::map<std::string, fs::path> by_ending;
   for (const auto& item : fs::directory_iterator(folder / "dump")) by_ending[item.path().extension()] = item.path();
@@ -165,7 +166,7 @@ TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
 TEST_F(CompilerTest, ADumpFolderThatCannotBeWrittenIsNoError) {
   const TestFolder folder;
   write_bytes(folder / "file", {'x'});
-  NvrtcCompiler compiler(SourceTree::embedded(), {}, folder / "file");
+  NvrtcCompiler compiler(scale_tree(), {}, folder / "file");
   EXPECT_FALSE(compiler.compile(scale, "sm_90a").empty());
 }
 

@@ -5,6 +5,7 @@
 #include "cuda/jit/disk_cache.h"
 #include "cuda/jit/image_store.h"
 #include "jit_fixture.h"
+#include "scale_kernel.h"
 
 namespace fourfold::cuda {
 namespace {
@@ -160,8 +161,8 @@ TEST(DiskCacheProcesses, EightWithTheRealCompilerCompileOnce) {
   spec.source = "testing/scale.cu";
   const int compiled = run_together([&] {
     ImageStoreOptions options;
-    options.sources = &SourceTree::embedded();
-    options.compiler = std::make_shared<NvrtcCompiler>(SourceTree::embedded());
+    options.sources = &scale_tree();
+    options.compiler = std::make_shared<NvrtcCompiler>(scale_tree());
     options.disk = options_for(folder / "cache");
     ImageStore store(options);
     if (store.get(spec, "sm_90a").image->size() < 500) return 100;

@@ -1,0 +1,300 @@
+// Lists, packs and the cache through the public header, with the real compiler. The architecture is one for which
+// nobody keeps a pack beside the programs of a build.
+#include <map>
+
+#include "cuda/jit/kernel_pack.h"
+#include "fourfold/kernels.h"
+#include "fourfold/plan.h"
+#include "jit/nvrtc_fixture.h"
+#include "plan/kernel_catalog.h"
+
+namespace fourfold::cuda {
+namespace {
+
+const std::string kArch = "sm_120a";
+const std::string kPack = kArch + ".pack";
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::internal;
+}
+
+std::size_t with_origin(const std::vector<KernelState>& kernels, const std::string& origin) {
+  return static_cast<std::size_t>(std::count_if(kernels.begin(), kernels.end(),
+                                                [&](const KernelState& kernel) { return kernel.origin == origin; }));
+}
+
+struct KernelLibraryTest : NvrtcTest {
+  TestFolder folder;
+  Settings settings;
+  const std::vector<Caps> problem{parse_problem("t8 k2 e4 h64 i64 nvfp4 bf16 silu").caps};  // four kernels
+
+  void SetUp() override {
+    NvrtcTest::SetUp();
+    fs::create_directory(folder / "packs");
+    settings.cache_dir = (folder / "cache").string();
+    settings.kernel_dir = (folder / "packs").string();
+  }
+  fs::path pack() const { return folder / "packs" / kPack; }
+  std::vector<std::string> names_in(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& item : fs::directory_iterator(folder / name)) names.push_back(item.path().filename());
+    return names;
+  }
+};
+
+// ---- lists -----------------------------------------------------------------------------------------------------
+
+TEST_F(KernelLibraryTest, ListsTheCatalogAndFindsNothingAtFirst) {
+  const std::vector<KernelState> kernels = KernelLibrary(settings).list(kArch);
+  const std::vector<KernelSpec> catalog = kernel_catalog(kArch);
+  ASSERT_EQ(kernels.size(), catalog.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    EXPECT_EQ(kernels[i].name, catalog[i].name());
+    EXPECT_EQ(kernels[i].source, catalog[i].source);
+    EXPECT_EQ(kernels[i].origin, "") << kernels[i].name;
+    EXPECT_EQ(kernels[i].digest.size(), 32u);
+  }
+}
+
+TEST_F(KernelLibraryTest, AKeyIsPrintedWithEveryIngredient) {
+  const std::vector<KernelState> kernels = KernelLibrary(settings).list(kArch, problem);
+  ASSERT_EQ(kernels.size(), 4u);
+  const std::string& key = kernels[1].key;
+  for (const char* part :
+       {"file moe/gate_up_naive.cu\n", "file params/moe_params.h\n", "digest ", "entry gate_up_naive\n",
+        "macro ACTIVATION\nvalue silu\n", "option --fmad=false\n", "architecture sm_120a\n", "compiler nvrtc "})
+    EXPECT_NE(key.find(part), std::string::npos) << part << "\n" << key;
+}
+
+TEST_F(KernelLibraryTest, WhatPlanningRefusesIsRefused) {
+  KernelLibrary library(settings);
+  EXPECT_EQ(code_of([&] { library.list("sm_75"); }), ErrorCode::usage);
+  const std::vector<Caps> wide{parse_problem("t8 k2 e4 h64 i64 f32").caps};
+  EXPECT_EQ(code_of([&] { library.list(kArch, wide); }), ErrorCode::unsupported);
+  EXPECT_EQ(code_of([&] { library.build(kArch, pack(), wide); }), ErrorCode::unsupported);
+  EXPECT_EQ(code_of([&] { library.prewarm(kArch, wide); }), ErrorCode::unsupported);
+}
+
+TEST_F(KernelLibraryTest, TheCompilerIsNamed) {
+  const KernelCompilerState compiler = KernelLibrary(settings).compiler();
+  EXPECT_EQ(compiler.version, nvrtc->version());
+  EXPECT_EQ(compiler.reason, "");
+  EXPECT_TRUE(fs::exists(compiler.path)) << compiler.path;
+}
+
+// ---- prewarm ---------------------------------------------------------------------------------------------------
+
+TEST_F(KernelLibraryTest, PrewarmCompilesOnce) {
+  KernelLibrary library(settings);
+  const KernelPreparation first = library.prewarm(kArch, problem);
+  EXPECT_EQ(first.compiled, 4u);
+  EXPECT_EQ(first.from_disk + first.from_pack, 0u);
+  EXPECT_GT(first.bytes, 4u * 500);
+  EXPECT_EQ(with_origin(library.list(kArch, problem), "disk"), 4u);
+  const KernelPreparation second = library.prewarm(kArch, problem);
+  EXPECT_EQ(second.from_disk, 4u);
+  EXPECT_EQ(second.compiled, 0u);
+  EXPECT_EQ(second.bytes, first.bytes);
+  EXPECT_EQ(with_origin(library.list(kArch), "disk"), 4u) << "the others were not asked for";
+}
+
+TEST_F(KernelLibraryTest, PrewarmIntoACacheThatKeepsNothingIsAnError) {
+  Settings off = settings;
+  off.no_disk_cache = true;
+  EXPECT_EQ(code_of([&] { KernelLibrary(off).prewarm(kArch, problem); }), ErrorCode::unavailable);
+  Settings small = settings;
+  small.cache_max_bytes = 40'000;  // one or two kernels
+  EXPECT_EQ(code_of([&] { KernelLibrary(small).prewarm(kArch, problem); }), ErrorCode::unavailable);
+  Settings file = settings;
+  write_bytes(folder / "file", {'x'});
+  file.cache_dir = (folder / "file").string();
+  EXPECT_EQ(code_of([&] { KernelLibrary(file).prewarm(kArch, problem); }), ErrorCode::unavailable);
+}
+
+// ---- packs -----------------------------------------------------------------------------------------------------
+
+TEST_F(KernelLibraryTest, APackIsBuiltAndFoundAndThenNothingIsCompiled) {
+  KernelLibrary library(settings);
+  EXPECT_TRUE(library.pack(kArch).path.empty());
+  EXPECT_NE(library.pack(kArch).reason.find(kPack), std::string::npos);
+  std::vector<std::string> steps;
+  const PackContent built = library.build(kArch, pack(), problem, [&](auto done, auto total, const std::string& name) {
+    steps.push_back(std::to_string(done) + "/" + std::to_string(total) + (name.empty() ? "" : " " + name));
+  });
+  ASSERT_EQ(steps.size(), 5u);
+  EXPECT_EQ(steps[0], "0/4 down_naive<DTYPE=bf16,FORMAT=nvfp4>");
+  EXPECT_EQ(steps[4], "4/4");
+  EXPECT_EQ(built.path, pack());
+  EXPECT_EQ(built.architecture, kArch);
+  EXPECT_EQ(built.compiler, "nvrtc " + nvrtc->version());
+  EXPECT_EQ(built.bytes, fs::file_size(pack()));
+  EXPECT_EQ(built.kernels.size(), 4u);
+  EXPECT_EQ(built.sources_digest.size(), 32u);
+  EXPECT_EQ(built.stale_reason, "");
+  EXPECT_EQ(names_in("packs"), std::vector<std::string>{kPack}) << "nothing else is left";
+  EXPECT_EQ(library.pack(kArch).path, pack());
+  EXPECT_EQ(with_origin(library.list(kArch, problem), "pack"), 4u);
+
+  Settings without_cache = settings;
+  without_cache.no_disk_cache = true;
+  const KernelPreparation prepared = KernelLibrary(without_cache).prewarm(kArch, problem);
+  EXPECT_EQ(prepared.from_pack, 4u);
+  EXPECT_EQ(prepared.compiled, 0u);
+}
+
+TEST_F(KernelLibraryTest, TheSamePackIsBuiltFromTheCacheToTheByte) {
+  KernelLibrary library(settings);
+  library.build(kArch, pack(), problem);
+  const std::vector<char> first = bytes_of(pack());
+  EXPECT_EQ(library.stat().entries, 4u);
+  library.build(kArch, pack(), problem);
+  EXPECT_EQ(bytes_of(pack()), first);
+  library.clear();
+  library.build(kArch, pack(), problem);
+  EXPECT_EQ(bytes_of(pack()), first);
+}
+
+TEST_F(KernelLibraryTest, ADamagedPackIsNamedAndNotUsed) {
+  KernelLibrary library(settings);
+  library.build(kArch, pack(), problem);
+  const std::vector<char> good = bytes_of(pack());
+  std::vector<char> flipped = good, cut(good.begin(), good.begin() + static_cast<long>(good.size() / 2));
+  flipped[flipped.size() / 2] ^= 1;
+  library.clear();
+  for (const std::vector<char>& bad : {flipped, cut, std::vector<char>{}}) {
+    write_bytes(pack(), bad);
+    const PackState state = library.pack(kArch);
+    EXPECT_TRUE(state.path.empty());
+    ASSERT_EQ(state.refused.size(), 1u);
+    EXPECT_NE(state.refused[0].find(pack().string()), std::string::npos) << state.refused[0];
+    EXPECT_NE(state.reason.find("damaged"), std::string::npos) << state.reason;
+    EXPECT_EQ(with_origin(library.list(kArch, problem), ""), 4u);
+    EXPECT_EQ(code_of([&] { library.read_pack(pack()); }), ErrorCode::bad_input);
+  }
+  write_bytes(pack(), good);
+  EXPECT_EQ(with_origin(library.list(kArch, problem), "pack"), 4u);
+}
+
+/// A pack as another version of the program would have built it: its sources differ in a comment.
+void write_stale_pack(const fs::path& file) {
+  std::vector<std::string> texts;
+  std::vector<SourceFile> files;
+  for (const SourceFile& source : embedded_files()) texts.push_back(std::string(source.text) + "// of yesterday\n");
+  for (std::size_t i = 0; i < texts.size(); ++i) files.push_back({embedded_files()[i].path, texts[i]});
+  const SourceTree tree(files);
+  KernelPackWriter writer(tree, {kArch, compile_options(), "nvrtc 13.0"});
+  for (const KernelSpec& spec : kernel_catalog(kArch)) writer.add(spec, image_of("an image of yesterday"));
+  writer.write(file);
+}
+
+TEST_F(KernelLibraryTest, AStalePackIsNamedAndNotUsed) {
+  write_stale_pack(pack());
+  KernelLibrary library(settings);
+  const PackState state = library.pack(kArch);
+  EXPECT_TRUE(state.path.empty());
+  EXPECT_NE(state.reason.find(pack().string()), std::string::npos) << state.reason;
+  EXPECT_NE(state.reason.find("stale"), std::string::npos) << state.reason;
+  EXPECT_EQ(with_origin(library.list(kArch), "pack"), 0u);
+  const PackContent content = library.read_pack(pack());
+  EXPECT_NE(content.stale_reason.find("other sources"), std::string::npos) << content.stale_reason;
+  EXPECT_EQ(content.kernels.size(), kernel_catalog(kArch).size());
+}
+
+TEST_F(KernelLibraryTest, APackForAnotherArchitectureIsNotUsed) {
+  KernelLibrary library(settings);
+  library.build("sm_80", pack(), problem);
+  EXPECT_NE(library.pack(kArch).reason.find("it is for sm_80"), std::string::npos) << library.pack(kArch).reason;
+}
+
+TEST_F(KernelLibraryTest, ABuildThatCannotBeWrittenCompilesNothing) {
+  KernelLibrary library(settings);
+  int steps = 0;
+  const auto count = [&](std::size_t, std::size_t, const std::string&) { ++steps; };
+  EXPECT_EQ(code_of([&] { library.build(kArch, folder / "none" / "a.pack", problem, count); }), ErrorCode::bad_input);
+  EXPECT_EQ(code_of([&] { library.build(kArch, folder.path(), problem, count); }), ErrorCode::bad_input);
+  EXPECT_EQ(code_of([&] { library.build(kArch, {}, problem, count); }), ErrorCode::usage);
+  const std::vector<Caps> nothing{parse_problem("t0 k2 e4 h64 i64").caps};
+  EXPECT_EQ(code_of([&] { library.build(kArch, pack(), nothing, count); }), ErrorCode::usage);
+  EXPECT_EQ(steps, 0);
+}
+
+TEST_F(KernelLibraryTest, WorkThatIsStoppedLeavesNothingHalfWritten) {
+  KernelLibrary library(settings);
+  struct Stopped {};
+  const auto stop = [](std::size_t done, std::size_t, const std::string&) {
+    if (done == 2) throw Stopped{};
+  };
+  EXPECT_THROW(library.build(kArch, pack(), problem, stop), Stopped);
+  EXPECT_TRUE(names_in("packs").empty());
+  EXPECT_THROW(library.prewarm(kArch, problem, stop), Stopped);
+  EXPECT_EQ(library.stat().entries, 2u) << "what was ready stays";
+  EXPECT_EQ(library.stat().partial_files, 0u);
+  int files = 0;
+  const auto stop_copy = [&] {
+    if (++files == 2) throw Stopped{};
+  };
+  EXPECT_THROW(library.export_to(folder / "copy", stop_copy), Stopped);
+  EXPECT_FALSE(fs::exists(folder / "copy"));
+}
+
+// ---- the cache -------------------------------------------------------------------------------------------------
+
+TEST_F(KernelLibraryTest, EntriesGoToAnotherMachineAndBack) {
+  KernelLibrary here(settings);
+  here.prewarm(kArch, problem);
+  EXPECT_EQ(here.export_to(folder / "copy"), 4u);
+  EXPECT_EQ(code_of([&] { here.export_to(folder / "copy"); }), ErrorCode::usage) << "it is not empty";
+  Settings other = settings;
+  other.cache_dir = (folder / "other").string();
+  KernelLibrary there(other);
+  EXPECT_EQ(with_origin(there.list(kArch, problem), "disk"), 0u);
+  const fs::path victim = fs::directory_iterator(folder / "copy")->path();
+  std::vector<char> bytes = bytes_of(victim);
+  bytes[bytes.size() / 2] ^= 1;
+  write_bytes(victim, bytes);
+  const CacheImport taken = there.import_from(folder / "copy");
+  EXPECT_EQ(taken.added, 3u);
+  ASSERT_EQ(taken.refused.size(), 1u);
+  EXPECT_EQ(taken.refused[0].file, victim.string());
+  EXPECT_EQ(with_origin(there.list(kArch, problem), "disk"), 3u);
+  EXPECT_EQ(there.import_from(folder / "copy").present, 3u);
+  EXPECT_EQ(code_of([&] { there.import_from(folder / "none"); }), ErrorCode::bad_input);
+}
+
+TEST_F(KernelLibraryTest, VerifyTrimAndClear) {
+  KernelLibrary library(settings);
+  library.prewarm(kArch, problem);
+  const CacheVerification verification = library.verify();
+  ASSERT_EQ(verification.valid.size(), 4u);
+  EXPECT_TRUE(verification.bad.empty());
+  EXPECT_EQ(verification.valid[0].kernel, "down_naive<DTYPE=bf16,FORMAT=nvfp4>");
+  EXPECT_EQ(verification.valid[0].architecture, kArch);
+  std::uint64_t largest = 0;
+  for (const CacheEntry& entry : verification.valid) largest = std::max(largest, entry.bytes);
+  const CacheRemoval trimmed = library.trim(largest);
+  EXPECT_GT(trimmed.entries, 0u);
+  EXPECT_LE(trimmed.bytes_left, largest);
+  EXPECT_EQ(library.stat().bytes, trimmed.bytes_left);
+  EXPECT_EQ(library.clear().entries, trimmed.entries_left);
+  EXPECT_EQ(library.stat().entries, 0u);
+}
+
+TEST_F(KernelLibraryTest, ACacheThatIsNotUsedIsUnavailable) {
+  settings.no_disk_cache = true;
+  KernelLibrary library(settings);
+  EXPECT_NE(library.stat().problem, "");
+  EXPECT_EQ(code_of([&] { library.trim(0); }), ErrorCode::unavailable);
+  EXPECT_EQ(code_of([&] { library.verify(); }), ErrorCode::unavailable);
+  EXPECT_EQ(code_of([&] { library.clear(); }), ErrorCode::unavailable);
+  EXPECT_EQ(code_of([&] { library.export_to(folder / "copy"); }), ErrorCode::unavailable);
+  EXPECT_EQ(code_of([&] { library.import_from(folder.path()); }), ErrorCode::unavailable);
+}
+
+}  // namespace
+}  // namespace fourfold::cuda
