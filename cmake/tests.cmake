@@ -16,6 +16,14 @@ file(GLOB FOURFOLD_STAND_IN CONFIGURE_DEPENDS tests/cuda/stand_in/*.cpp)
 add_library(fourfold_stand_in_cuda SHARED ${FOURFOLD_STAND_IN})
 target_include_directories(fourfold_stand_in_cuda PRIVATE src include)
 
+# Everything that needs a GPU, in one program that runs without this tree (docs/gpu_check.md). No test of ctest: there it
+# would have no GPU.
+file(GLOB FOURFOLD_GPU_TESTS CONFIGURE_DEPENDS tests/gpu/*.cpp)
+add_executable(fourfold_gpu_tests ${FOURFOLD_GPU_TESTS})
+target_link_libraries(fourfold_gpu_tests PRIVATE fourfold_test_support)
+target_compile_options(fourfold_gpu_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+target_precompile_headers(fourfold_gpu_tests PRIVATE <gtest/gtest.h>)
+
 foreach(area core formats plan backend moe cpu cuda model cli lint)
   file(GLOB sources CONFIGURE_DEPENDS tests/${area}/*_test.cpp tests/${area}/jit/*_test.cpp)
   if(sources)
