@@ -96,10 +96,15 @@ std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings) {
 
 std::shared_ptr<Backend> new_backend(int ordinal) { return new_backend(ordinal, settings_from_environment()); }
 
-Backend& gpu() {
-  static const std::shared_ptr<Backend> backend = new_backend();
-  return *backend;
+namespace {
+std::shared_ptr<Backend>& shared_backend() {
+  static std::shared_ptr<Backend> backend = new_backend();
+  return backend;
 }
+}  // namespace
+
+Backend& gpu() { return *shared_backend(); }
+void close_gpu() { shared_backend().reset(); }
 
 Compiler find_compiler() {
   const std::string folder = settings_from_environment().kernel_dir;

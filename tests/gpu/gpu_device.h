@@ -41,8 +41,10 @@ cuda::ContextRef context(int ordinal = 0);
 /// A backend of its own: nothing loaded, all counters zero. Settings: the environment's unless given.
 std::shared_ptr<Backend> new_backend(int ordinal = 0);
 std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings);
-/// The one that most tests share, on GPU 0.
+/// The one that most tests share, on GPU 0; made at the first call.
 Backend& gpu();
+/// Ends it, before the driver ends with the process. Nobody may use it afterwards.
+void close_gpu();
 
 /// The compiler that backends of the environment's settings would use: "nvrtc 13.0", or why there is none.
 struct Compiler {

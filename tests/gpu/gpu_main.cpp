@@ -146,6 +146,7 @@ int run_tests(const Options& options) {
     if (origin.failed > 0) result = 1;
   }
   writer->write(true);
+  close_gpu();
   return result;
 }
 
