@@ -172,7 +172,13 @@ int run_merge(const Options& options) {
     const bool is_count = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
     steps.sanitizers.push_back({tool, is_count ? std::stoll(value) : -1, is_count ? std::string() : value});
   }
-  const Json report = merge_parts(parts, steps);
+  Json report = merge_parts(parts, steps);
+  if (parts.empty()) {
+    const BuiltFrom from = built_from(program_folder().string(), FOURFOLD_COMMIT);
+    report["commit"] = from.commit;
+    report["dirty"] = from.dirty;
+    report["device"] = device_json();
+  }
   std::ofstream(options.merge) << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
   std::cout << summary(report);
   return passed(report) ? 0 : 1;

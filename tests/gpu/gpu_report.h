@@ -46,8 +46,8 @@ struct StepResults {
 };
 
 /// The report: kind "gpu_check". Checks are named LABEL/SUITE. A part that is not complete, parts of two commits and a
-/// report without a single test that ran are failures of their own. Pure; throws std::runtime_error for a part that is
-/// none.
+/// report in which nothing ran and nothing was skipped with a reason are failures of their own. Pure; throws
+/// std::runtime_error for a part that is none.
 Json merge_parts(const std::vector<Json>& parts, const StepResults& steps);
 
 /// Whether nothing failed, no sanitizer found anything and nothing forbidden happened in a capture.
