@@ -15,8 +15,8 @@ std::vector<SourceFile> all_text_files() {
   std::vector<SourceFile> files = cpp_files();
   for (const char* folder : {"docs", "cmake"})
     for (SourceFile& file : files_below(folder, {".md", ".cmake", ".in"})) files.push_back(std::move(file));
-  for (const char* path : {"README.md", "CMakeLists.txt", "demo.sh", "test.sh", ".ci/run", "tools/install_packages",
-                           "models/moe-13m/README.md", "tests/data/README.md"})
+  for (const char* path : {"README.md", "CMakeLists.txt", "demo.sh", "test.sh", ".ci/run", "tools/gpu_check",
+                           "tools/install_packages", "models/moe-13m/README.md", "tests/data/README.md"})
     files.push_back(read_source(path));
   return files;
 }

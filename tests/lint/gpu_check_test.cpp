@@ -1,0 +1,162 @@
+// tools/gpu_check and its test program, as far as a machine without a GPU can run them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "gpu/gpu_report.h"
+
+namespace fourfold::lint {
+namespace {
+
+using gpu_test::CheckResult;
+using gpu_test::Json;
+
+const std::string kScript = FOURFOLD_SOURCE_DIR "/tools/gpu_check";
+const std::string kProgram = FOURFOLD_BINARY_DIR "/bin/fourfold_gpu_tests";
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;  // stdout and stderr
+};
+
+/// Runs a command of the shell; no GPU is visible to it.
+Outcome run(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen(("CUDA_VISIBLE_DEVICES= " + command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, count);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  return outcome;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Json part(const std::string& label, const std::string& commit, const CheckResult& check) {
+  Json json = {{"kind", "gpu_part"},
+               {"label", label},
+               {"commit", commit},
+               {"dirty", false},
+               {"device", {{"name", "a"}}},
+               {"complete", true},
+               {"kernels", {{"compiled", 4}}}};
+  json["checks"] = {{"Capture", gpu_test::check_json(check)}};
+  json["in_capture"] = {{"captures", 5}, {"compiles", 0}, {"loads", 0}, {"allocations", 0}, {"synchronisations", 0}};
+  return json;
+}
+
+TEST(GpuCheck, HelpNamesEveryModeAndBadArgumentsAreUsageErrors) {
+  const Outcome help = run(kScript + " --help");
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* mode : {"--build", "--quick", "--part"}) EXPECT_TRUE(contains(help.text, mode)) << help.text;
+  for (const char* bad : {"", " --part 9", " --part", " --nothing", " --quick --dir /nothing/there"})
+    EXPECT_EQ(run(kScript + bad).exit_code, 2) << bad;
+}
+
+TEST(GpuCheck, TheTestProgramEndsWith7AndAReasonWithoutAGpu) {
+  const Outcome outcome = run(kProgram);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "fourfold_gpu_tests: ")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "use the CPU")) << outcome.text;
+}
+
+TEST(GpuCheck, TheTestProgramHasTheSuitesOfTheReport) {
+  const Outcome list = run(kProgram + " --gtest_list_tests");
+  EXPECT_EQ(list.exit_code, 0);
+  for (const char* suite : {"Capture", "Cases", "Corpus", "Determinism", "Ids", "LargeOffsets", "Matrix", "MemoryFlat",
+                            "Options", "Pairwise", "Replay", "Shapes", "Tokens"})
+    EXPECT_TRUE(contains(list.text, std::string(suite) + ".\n")) << suite;
+}
+
+TEST(GpuCheck, MergedPartsAddUp) {
+  const Json report =
+      gpu_test::merge_parts({part("cold", "abc", {3, 0, 1, {"one GPU"}, 1.5}), part("warm", "abc", {4, 0, 0, {}, 1.0})},
+                            {{}, {{"racecheck", "not here"}}, {"verify"}, {{"memcheck", 0, ""}}});
+  EXPECT_EQ(report["kind"], "gpu_check");
+  EXPECT_EQ(report["commit"], "abc");
+  EXPECT_EQ(report["dirty"], false);
+  EXPECT_EQ(report["device"]["name"], "a");
+  EXPECT_EQ(report["checks"].size(), 4u);
+  EXPECT_EQ(report["checks"]["cold/Capture"]["reasons"][0], "one GPU");
+  EXPECT_EQ(report["run"], 8);
+  EXPECT_EQ(report["failed"], 0);
+  EXPECT_EQ(report["skipped"], 2);
+  EXPECT_EQ(report["sanitizer_findings"], 0);
+  EXPECT_EQ(report["captures"], 10);
+  EXPECT_EQ(report["compiles_in_capture"], 0);
+  EXPECT_EQ(report["allocations_in_capture"], 0);
+  EXPECT_EQ(report["kernels"]["warm"]["compiled"], 4);
+  EXPECT_TRUE(gpu_test::passed(report));
+  EXPECT_TRUE(contains(gpu_test::summary(report), "passed: 8 run, 0 failed, 2 skipped")) << gpu_test::summary(report);
+}
+
+TEST(GpuCheck, EveryKindOfFailureFailsTheReport) {
+  const Json good = part("cold", "abc", {3, 0, 0, {}, 1});
+  ASSERT_TRUE(gpu_test::passed(gpu_test::merge_parts({good}, {})));
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({part("cold", "abc", {3, 1, 0, {"x"}, 1})}, {})));
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({good}, {{{"warm/end", "signal"}}, {}, {}, {}})));
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({good}, {{}, {}, {}, {{"memcheck", 2, ""}}})));
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({good, part("warm", "def", {3, 0, 0, {}, 1})}, {})));
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({}, {})));
+  Json cut = good;
+  cut["complete"] = false;
+  EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({cut}, {})));
+  for (const char* field : {"compiles", "loads", "allocations", "synchronisations"}) {
+    Json forbidden = good;
+    forbidden["in_capture"][field] = 1;
+    EXPECT_FALSE(gpu_test::passed(gpu_test::merge_parts({forbidden}, {}))) << field;
+  }
+}
+
+TEST(GpuCheck, WhatWasNotMeasuredIsNullAndNotZero) {
+  Json uncaptured = part("cold", "abc", {3, 0, 0, {}, 1});
+  uncaptured["in_capture"]["captures"] = 0;
+  const Json report = gpu_test::merge_parts({uncaptured}, {{}, {}, {}, {{"memcheck", -1, "Device not supported"}}});
+  EXPECT_TRUE(report["sanitizer_findings"].is_null());
+  EXPECT_TRUE(report["sanitizers"]["memcheck"]["findings"].is_null());
+  EXPECT_EQ(report["sanitizers"]["memcheck"]["reason"], "Device not supported");
+  EXPECT_TRUE(report["allocations_in_capture"].is_null());
+  EXPECT_TRUE(report["compiles_in_capture"].is_null());
+}
+
+TEST(GpuCheck, TheProgramMergesFiles) {
+  std::string folder = (std::filesystem::temp_directory_path() / "fourfold-lint-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/a.json") << part("cold", "abc", {3, 0, 0, {}, 1});
+  std::ofstream(folder + "/b.json") << part("warm", "abc", {2, 1, 0, {"why"}, 1});
+  const Outcome good = run(kProgram + " --merge " + folder + "/out.json --sanitizer memcheck=0 --skipped 'x=no tool' " +
+                           folder + "/a.json");
+  EXPECT_EQ(good.exit_code, 0) << good.text;
+  EXPECT_TRUE(contains(good.text, "passed: 3 run, 0 failed, 1 skipped; sanitizer findings: 0")) << good.text;
+  const Outcome bad = run(kProgram + " --merge " + folder + "/out.json " + folder + "/a.json " + folder + "/b.json");
+  EXPECT_EQ(bad.exit_code, 1) << bad.text;
+  std::ifstream file(folder + "/out.json");
+  const Json report = Json::parse(file);
+  EXPECT_EQ(report["run"], 5);
+  EXPECT_EQ(report["failed"], 1);
+  EXPECT_EQ(report["checks"]["warm/Capture"]["reasons"][0], "why");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(GpuCheck, TheCommitComesFromTheFolderOrTheBuild) {
+  std::string folder = (std::filesystem::temp_directory_path() / "fourfold-lint-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_EQ(gpu_test::built_from(folder, "abc").commit, "abc");
+  EXPECT_FALSE(gpu_test::built_from(folder, "abc").dirty);
+  EXPECT_EQ(gpu_test::built_from(folder, "abc-dirty").commit, "abc");
+  EXPECT_TRUE(gpu_test::built_from(folder, "abc-dirty").dirty);
+  std::ofstream(folder + "/COMMIT") << "def\nclean\n";
+  EXPECT_EQ(gpu_test::built_from(folder, "abc-dirty").commit, "def");
+  EXPECT_FALSE(gpu_test::built_from(folder, "abc-dirty").dirty);
+  std::ofstream(folder + "/COMMIT") << "def\ndirty\n";
+  EXPECT_TRUE(gpu_test::built_from(folder, "abc").dirty);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace fourfold::lint
