@@ -23,7 +23,7 @@ struct PackTarget {
   /// Called once, before anything is written: makes room for `layer_bytes`, and returns host memory of `expert_bytes`
   /// in which one expert is put together.
   std::function<std::span<std::byte>(std::uint64_t layer_bytes, std::uint64_t expert_bytes)> begin;
-  /// Copies a piece of that host memory to `offset` of the layer. The bytes may be enqueued: they stay until expert_done.
+  /// Copies a piece of that host memory to `offset` of the layer. It may be enqueued: the bytes stay until expert_done.
   std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)> write;
   /// The host memory is about to be written again.
   std::function<void()> expert_done;
