@@ -1,9 +1,12 @@
 // kernels list, build, prewarm, stat, trim, verify, clear, export, import and doctor --capture, with the real compiler.
 // The architecture is one for which nobody keeps a pack beside the program of a build.
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <thread>
 
+#include "cuda/jit/kernel_pack.h"
+#include "plan/kernel_catalog.h"
 #include "program.h"
 
 namespace fourfold::cli_test {
@@ -351,10 +354,15 @@ TEST(DoctorCapture, RefusesWhatItCannotAnswer) {
 }
 
 /// A driver that shows two GPUs and runs nothing, found by the loader as libcuda.so.1.
-TEST(DoctorGpu, ShowsWhatTheDriverSays) {
-  const TemporaryFolder folder;
-  fs::create_symlink(FOURFOLD_BINARY_DIR "/libfourfold_stand_in_cuda.so", folder.file("libcuda.so.1"));
-  const Variable path("LD_LIBRARY_PATH", folder.file(""));
+struct StandInGpu : testing::Test {
+  TemporaryFolder folder;
+  Variable path{"LD_LIBRARY_PATH", folder.file("")};
+  void SetUp() override {
+    fs::create_symlink(FOURFOLD_BINARY_DIR "/libfourfold_stand_in_cuda.so", folder.file("libcuda.so.1"));
+  }
+};
+
+TEST_F(StandInGpu, IsDescribedByDoctor) {
   const Json json = only_object(run({"doctor", "--quick", "--json"}));
   const Json& gpu = json["gpu"];
   EXPECT_EQ(gpu["driver_version"], "13.0");
@@ -373,6 +381,48 @@ TEST(DoctorGpu, ShowsWhatTheDriverSays) {
   for (const char* part : {"cuda:1: Stand-in GPU 1 (sm_90a)", "SMs at 1980 MHz", "4917 GB/s", "runs CUDA 13.0"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   EXPECT_EQ(only_object(run({"kernels", "list", "--json"}))["architecture"], "sm_90a") << "the first GPU's";
+}
+
+/// A pack of every kernel with code that the stand-in driver loads.
+void write_stand_in_pack(const std::string& file) {
+  const cuda::SourceTree& sources = cuda::SourceTree::embedded();
+  cuda::KernelPackWriter writer(sources, {"sm_90a", cuda::compile_options(), "nvrtc 13.0"});
+  for (const KernelSpec& spec : kernel_catalog("sm_90a")) {
+    const std::string text = "fourfold stand-in module\nentry " + spec.entry() + " \n";
+    cuda::Image image(text.size() + 1);
+    std::memcpy(image.data(), text.c_str(), image.size());
+    writer.add(spec, std::move(image));
+  }
+  writer.write(file);
+}
+
+// Launches do nothing there, so the results are wrong; the counters are what they are on a GPU.
+TEST_F(StandInGpu, WithAPackAFirstRunCompilesNothing) {
+  write_stand_in_pack(folder.file("sm_90a.pack"));
+  const Variable packs("FOURFOLD_KERNEL_DIR", folder.file(""));
+  const Variable off("FOURFOLD_NO_DISK_CACHE", "1");
+  const Outcome moe = run({"verify", "moe", kProblem, "--device", "cuda:0", "--json"});
+  EXPECT_EQ(moe.exit_code, 5) << moe.err;
+  const Outcome cases =
+      run({"verify", "case", kData + "/cases/plain_nvfp4.safetensors", "--device", "cuda:0", "--json"});
+  EXPECT_EQ(cases.exit_code, 5) << cases.err;
+  for (const Outcome* outcome : {&moe, &cases}) {
+    const Json json = only_object(*outcome);
+    ASSERT_TRUE(json.contains("kernels")) << outcome->out;
+    const Json& counters = json["kernels"];
+    EXPECT_EQ(keys(counters),
+              (Keys{"from_memory", "from_pack", "from_disk", "compiled", "loaded", "refusals", "launches"}));
+    EXPECT_EQ(counters["from_pack"], 4);
+    EXPECT_EQ(counters["from_disk"], 0);
+    EXPECT_EQ(counters["compiled"], 0);
+    EXPECT_EQ(counters["loaded"], 4);
+    EXPECT_EQ(counters["refusals"], 0);
+    ASSERT_EQ(counters["launches"].size(), 4u);
+    for (const Json& entry : counters["launches"]) {
+      EXPECT_EQ(keys(entry), (Keys{"kernel", "launches"}));
+      EXPECT_GT(entry["launches"].get<int>(), 0) << entry;
+    }
+  }
 }
 
 }  // namespace
