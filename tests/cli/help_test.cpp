@@ -18,16 +18,20 @@ TEST_P(Help, SucceedsAndShowsAnExample) {
   EXPECT_EQ(outcome.err, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Verbs, Help,
-                         testing::Values(std::vector<std::string>{}, std::vector<std::string>{"inspect"},
-                                         std::vector<std::string>{"quantize"}, std::vector<std::string>{"generate"},
-                                         std::vector<std::string>{"eval"}, std::vector<std::string>{"plan"},
-                                         std::vector<std::string>{"bench"}, std::vector<std::string>{"bench", "moe"},
-                                         std::vector<std::string>{"verify"},
-                                         std::vector<std::string>{"verify", "model"},
-                                         std::vector<std::string>{"verify", "case"},
-                                         std::vector<std::string>{"verify", "moe"},
-                                         std::vector<std::string>{"doctor"}));
+INSTANTIATE_TEST_SUITE_P(
+    Verbs, Help,
+    testing::Values(std::vector<std::string>{}, std::vector<std::string>{"inspect"},
+                    std::vector<std::string>{"quantize"}, std::vector<std::string>{"generate"},
+                    std::vector<std::string>{"eval"}, std::vector<std::string>{"plan"},
+                    std::vector<std::string>{"bench"}, std::vector<std::string>{"bench", "moe"},
+                    std::vector<std::string>{"verify"}, std::vector<std::string>{"verify", "model"},
+                    std::vector<std::string>{"verify", "case"}, std::vector<std::string>{"verify", "moe"},
+                    std::vector<std::string>{"kernels"}, std::vector<std::string>{"kernels", "list"},
+                    std::vector<std::string>{"kernels", "build"}, std::vector<std::string>{"kernels", "prewarm"},
+                    std::vector<std::string>{"kernels", "stat"}, std::vector<std::string>{"kernels", "trim"},
+                    std::vector<std::string>{"kernels", "verify"}, std::vector<std::string>{"kernels", "clear"},
+                    std::vector<std::string>{"kernels", "export"}, std::vector<std::string>{"kernels", "import"},
+                    std::vector<std::string>{"doctor"}));
 
 TEST(Version, NamesTheProgramAndTheCommit) {
   const Outcome outcome = run({"--version"});
@@ -38,7 +42,8 @@ TEST(Version, NamesTheProgramAndTheCommit) {
 
 TEST(Documentation, HasASectionForEveryVerb) {
   const std::string document = slurp(kSource + "/docs/cli.md");
-  for (const char* verb : {"inspect", "quantize", "generate", "eval", "plan", "bench moe", "verify", "doctor"})
+  for (const char* verb :
+       {"inspect", "quantize", "generate", "eval", "plan", "bench moe", "verify", "kernels", "doctor"})
     EXPECT_NE(document.find(std::string("\n## ") + verb + "\n"), std::string::npos) << verb;
 }
 

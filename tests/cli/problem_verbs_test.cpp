@@ -88,7 +88,19 @@ TEST(Doctor, HasTheDocumentedKeys) {
   const Outcome outcome = run({"doctor", "--quick", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"version", "commit", "cpu", "memory", "probes", "gpu", "cache_folder", "settings"}));
+  EXPECT_EQ(keys(json),
+            (Keys{"version", "commit", "cpu", "memory", "probes", "gpu", "nvrtc", "packs", "cache", "settings"}));
+  EXPECT_EQ(keys(json["gpu"]), (Keys{"driver_version", "driver_path", "usable", "reason", "devices"}));
+  EXPECT_NE(json["gpu"]["usable"].get<bool>(), json["gpu"]["devices"].empty());
+  EXPECT_EQ(json["gpu"]["usable"].get<bool>(), json["gpu"]["reason"] == "");
+  EXPECT_EQ(keys(json["nvrtc"]), (Keys{"version", "path", "reason"}));
+  EXPECT_EQ(json["nvrtc"]["version"] == "", json["nvrtc"]["reason"] != "");
+  EXPECT_EQ(keys(json["cache"]), (Keys{"folder", "problem", "entries", "bytes", "max_bytes", "partial_files"}));
+  ASSERT_FALSE(json["packs"].empty());
+  for (const Json& pack : json["packs"]) {
+    EXPECT_EQ(keys(pack), (Keys{"architecture", "path", "refused", "reason"}));
+    EXPECT_EQ(pack["path"] == "", pack["reason"] != "");
+  }
   EXPECT_GE(json["cpu"]["threads"].get<int>(), 1);
   EXPECT_GT(json["memory"]["total_bytes"].get<std::uint64_t>(), 0u);
   EXPECT_TRUE(json["probes"].is_null());
@@ -97,7 +109,8 @@ TEST(Doctor, HasTheDocumentedKeys) {
 TEST(Doctor, SpeaksPlainly) {
   const Outcome outcome = run({"doctor", "--quick"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* word : {"CPU", "kernels", "threads", "memory", "GPU", "settings"})
+  for (const char* word :
+       {"CPU", "kernels", "threads", "memory", "driver", "GPU", "NVRTC", "pack", "cache dir", "settings"})
     EXPECT_NE(outcome.out.find(word), std::string::npos) << word << "\n" << outcome.out;
 }
 

@@ -67,14 +67,29 @@ TEST(Survey, WithoutADriverThereIsOnlyAReason) {
   EXPECT_NE(found.reason.find("libno-such-driver.so"), std::string::npos) << found.reason;
 }
 
-TEST(Survey, OfThisMachineHasGpusOrAReason) {
+TEST(Survey, OfThisMachineHasGpusOrTheDriversReason) {
+  const DriverOpening opening = try_open_driver();
   const GpuSurvey found = survey_gpus();
   EXPECT_NE(found.gpus.empty(), found.reason.empty()) << found.reason;
-  if (found.gpus.empty()) {
-    EXPECT_THROW(cuda_device(0), Error);
-  } else {
-    EXPECT_EQ(cuda_device(0).arch, found.gpus[0].device.arch);
+  EXPECT_EQ(found.driver_path.empty(), opening.driver == nullptr);
+  if (opening.driver == nullptr) {
+    EXPECT_EQ(found.reason, opening.reason);
   }
+}
+
+TEST(Survey, EveryGpuOfThisMachineCanBePlannedFor) {
+  const GpuSurvey found = survey_gpus();
+  if (found.gpus.empty()) GTEST_SKIP() << found.reason;
+  for (const Gpu& gpu : found.gpus) {
+    EXPECT_EQ(gpu.device.kind, DeviceKind::cuda);
+    EXPECT_TRUE(gpu.device.arch.starts_with("sm_")) << gpu.device.arch;
+    EXPECT_GT(gpu.device.memory_bytes, 0);
+    EXPECT_EQ(cuda_device(gpu.ordinal).name, gpu.device.name);
+  }
+}
+
+TEST(CudaDevice, OneThatIsNotThereIsUnavailable) {
+  expect_error(ErrorCode::unavailable, {}, [] { cuda_device(1000); });
 }
 
 }  // namespace
