@@ -30,14 +30,18 @@ struct Probes {
   double f32_gflop_per_s = 0;  ///< the same with fp32 FMA
 };
 
-/// Owns the device's long-lived state. Thread-safe unless a member says otherwise.
+/// Owns the device's long-lived state. Thread-safe unless a member says otherwise. cpu_backend() and cuda_backend() make
+/// them; it must outlive the workspaces and bindings that were made with it.
 class Backend {
  public:
+  /// For cpu_backend(), cuda_backend() and tests. Throws usage for null.
   explicit Backend(std::unique_ptr<BackendInterface> interface);
   ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
+  /// What to plan with: the device as it was found when the backend was made.
   const Device& device() const noexcept;
+  /// The seam below the public functions, for src/ and tests.
   BackendInterface& interface() const noexcept { return *interface_; }
 
  private:
@@ -56,6 +60,7 @@ std::shared_ptr<Backend> cuda_backend(int ordinal = 0, const Settings& settings 
 /// undone. Thread-safe; no effect on the CPU, whose kernels are linked in.
 void freeze(Backend& backend);
 
+/// How often one kernel was launched.
 struct KernelLaunches {
   std::string kernel;          ///< KernelSpec name, as plan.kernels() has it
   std::uint64_t launches = 0;  ///< by run(); a captured launch counts once, its replays do not
@@ -85,7 +90,7 @@ void synchronize(Backend& backend, Stream stream);
 // legal while other streams are captured.
 void copy_to_device(Backend& backend, std::span<std::byte> device, std::span<const std::byte> host);
 void copy_to_host(Backend& backend, std::span<std::byte> host, std::span<const std::byte> device);
-/// Every byte of `device` becomes `value`.
+/// Every byte of `device` becomes `value`. Errors and effects as above.
 void fill(Backend& backend, std::span<std::byte> device, unsigned char value);
 
 /// Measures what the backend's machine can do; takes about a second and, while it runs, at least 1 GiB of memory.
@@ -98,10 +103,12 @@ class Workspace {
  public:
   /// Throws unavailable with the bytes asked for when the device has too few free. Legal while streams are captured.
   static Workspace allocate(const Plan& plan, Backend& backend);
+  /// The same for a size of the caller's own, as the largest of several plans.
   static Workspace allocate(std::uint64_t bytes, Backend& backend);
   ~Workspace();
   Workspace(Workspace&& other) noexcept;
   Workspace& operator=(Workspace&& other) noexcept;
+  /// Device memory: on a GPU the host must not look behind it.
   std::span<std::byte> span() const noexcept { return {data_, bytes_}; }
 
  private:

@@ -52,6 +52,7 @@ struct CacheEntry {
   std::int64_t last_used = 0;  ///< seconds since 1970
 };
 
+/// What the disk cache holds.
 struct CacheStatistics {
   std::filesystem::path folder;  ///< of the entries
   std::string problem;           ///< why the cache is not used; empty when it is
@@ -59,6 +60,7 @@ struct CacheStatistics {
   std::uint64_t partial_files = 0;  ///< being written, or left by a process that was killed
 };
 
+/// What trim() or clear() did.
 struct CacheRemoval {
   std::uint64_t entries = 0, bytes = 0;  ///< removed
   std::uint64_t entries_left = 0, bytes_left = 0;
@@ -69,13 +71,15 @@ struct BadEntry {
   std::string file, reason;
 };
 
+/// Every file of the cache, judged.
 struct CacheVerification {
   std::vector<CacheEntry> valid;
   std::vector<BadEntry> bad;
 };
 
+/// What import_from() took.
 struct CacheImport {
-  std::uint64_t added = 0, present = 0;
+  std::uint64_t added = 0, present = 0;  ///< present: there already, left as it was
   std::vector<BadEntry> refused;
 };
 
@@ -134,6 +138,7 @@ class KernelLibrary {
   /// Reads and checks a pack. Throws bad_input with the path and what is wrong with it.
   PackContent read_pack(const std::filesystem::path& file);
 
+  /// Counts and adds up; never throws for a cache that is not used, `problem` says why.
   CacheStatistics stat();
   /// Removes the least recently used entries until `max_bytes` hold the rest, and partial files older than an hour.
   /// Like all functions below, throws unavailable with the reason when the cache is not used or cannot be changed.

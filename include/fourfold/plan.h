@@ -83,8 +83,10 @@ struct Device {
 /// Known devices by name ("cpu" is this process's default CPU description with portable ISA; "h200", ...).
 /// Throws usage with the list of names. Pure.
 Device device_preset(std::string_view name);
+/// What device_preset knows. Pure.
 std::vector<std::string> device_preset_names();
 
+/// The answer of can_implement().
 struct Support {
   bool ok = false;
   std::string reason;  ///< names the field, its value, the rule and what would be accepted
@@ -124,6 +126,7 @@ class Plan {
   explicit Plan(std::shared_ptr<const PlanData> data) : data_(std::move(data)) {}
   const Caps& caps() const noexcept;
   const Device& device() const noexcept;
+  /// Ascending; together 1 .. max_tokens without a gap; none when max_tokens is 0.
   const std::vector<Band>& bands() const noexcept;
   /// The band that serves `tokens`; throws usage outside 1 .. max_tokens.
   const Band& band_for(std::int64_t tokens) const;

@@ -58,7 +58,9 @@ struct BasicTensorView {
     for (int axis = 0; axis < rank; ++axis) count *= shape[axis];
     return count;
   }
+  /// Rounded up to whole bytes for 4-bit elements.
   std::int64_t bytes() const noexcept { return (elements() * dtype_bits(dtype) + 7) / 8; }
+  /// The data as T, const for a read-only view. Whether dtype is T is the caller's to know.
   template <class T>
   auto as() const noexcept {
     if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>)

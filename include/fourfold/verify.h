@@ -16,6 +16,7 @@ namespace fourfold {
 /// A fault planted into a result, to prove that the comparison sees it.
 enum class Inject : std::uint8_t { none, nan, zero, stale, swap };
 
+/// One comparison.
 struct CaseResult {
   std::string name;
   bool ok = false;
@@ -31,7 +32,8 @@ CaseResult run_case(const std::string& file, Backend& backend, Inject inject = I
 void dump_case(const std::string& file, const std::string& name, const Caps& caps, const StackedExperts& experts,
                const MoeTensors& tensors);
 
-/// Random weights and tokens for `problem`, run and compared with the built-in double-precision reference.
+/// Random weights and tokens for `problem`, run and compared with the built-in double-precision reference. Packs a layer
+/// on the backend and waits for its stream; a refused problem is a result.
 CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject = Inject::none);
 
 /// The residue, poison and replay matrix. `progress(done, total, name)`; every result is returned.
@@ -41,8 +43,10 @@ std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
 /// Seeded random experts for a problem: what bench and verify use. Owns its memory.
 class RandomExperts {
  public:
+  /// Allocates. Throws usage when experts, hidden or intermediate is not positive.
   RandomExperts(const Caps& caps, std::uint64_t seed);
   ~RandomExperts();
+  /// Views into this object; scales are chosen so that outputs stay near 1.
   const StackedExperts& stacked() const noexcept;
 
  private:

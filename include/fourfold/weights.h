@@ -101,7 +101,9 @@ class ExpertWeights {
   explicit ExpertWeights(std::shared_ptr<const PackedExperts> packed) : packed_(std::move(packed)) {}
   /// Bytes of the packed layout, its padding included. The allocator rounds large blocks up to pages of 2 MiB.
   std::uint64_t bytes() const noexcept;
+  /// True before prepare_weights gave it something.
   bool empty() const noexcept { return packed_ == nullptr; }
+  /// The backend's own layout, for src/ and tests.
   const std::shared_ptr<const PackedExperts>& packed() const noexcept { return packed_; }
 
  private:
