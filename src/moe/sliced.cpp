@@ -11,7 +11,8 @@ namespace {
 /// Rows [first, first + count) of a matrix whose dtype has whole bytes.
 template <class View>
 View rows_of(View view, std::int64_t first, std::int64_t count) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte, std::byte>;
+  constexpr bool kReadOnly = std::is_const_v<std::remove_pointer_t<decltype(view.data)>>;
+  using Byte = std::conditional_t<kReadOnly, const std::byte, std::byte>;
   const std::int64_t row_bytes = view.shape[1] * dtype_bits(view.dtype) / 8;
   view.data = static_cast<Byte*>(view.data) + first * row_bytes;
   view.shape[0] = count;
@@ -21,10 +22,11 @@ View rows_of(View view, std::int64_t first, std::int64_t count) {
 /// What bind cannot see in a slice: each tensor with a row per token has `tokens` of them, and is there.
 template <class View>
 void check_rows(const char* name, const View& view, std::int64_t tokens) {
-  check(view.data != nullptr, ErrorCode::usage, "run_sliced: {} has a null data pointer; pass its {} rows", name, tokens);
+  check(view.data != nullptr, ErrorCode::usage, "run_sliced: {} has a null data pointer; pass its {} rows", name,
+        tokens);
   check(view.rank == 2 && view.shape[0] == tokens, ErrorCode::usage,
-        "run_sliced: {} has {} dimensions and {} rows; x has {} rows, and every tensor but expert_map needs as many", name,
-        view.rank, view.shape[0], tokens);
+        "run_sliced: {} has {} dimensions and {} rows; x has {} rows, and every tensor but expert_map needs as many",
+        name, view.rank, view.shape[0], tokens);
 }
 
 }  // namespace
