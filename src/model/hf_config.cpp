@@ -255,7 +255,7 @@ ModelConfig load_model_config(const std::string& folder) {
 void check_runnable(const ModelConfig& config, std::span<const std::string> known) {
   std::string list;
   for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  check(std::find(known.begin(), known.end(), config.architecture) != known.end(), ErrorCode::bad_input,
+  check(std::find(known.begin(), known.end(), config.architecture) != known.end(), ErrorCode::unsupported,
         "{}: architecture '{}' is not supported; known are: {}", config.file, config.architecture, list);
   const auto needed = [&](const char* key, std::int64_t value) {
     check(value > 0, ErrorCode::bad_input, "{}: '{}' is absent or 0; expected is a positive integer", config.file, key);
@@ -281,14 +281,14 @@ void check_runnable(const ModelConfig& config, std::span<const std::string> know
         config.kv_heads);
   check(config.head_dim % 2 == 0, ErrorCode::bad_input, "{}: 'head_dim' is {}; expected is an even number", config.file,
         config.head_dim);
-  check(config.rope.type == "default", ErrorCode::bad_input,
-        "{}: rope type '{}' is not supported; expected is 'default'", config.file, config.rope.type);
-  check(config.rope.partial_rotary_factor == 1.0, ErrorCode::bad_input,
-        "{}: 'partial_rotary_factor' is {}; expected is 1", config.file, config.rope.partial_rotary_factor);
-  check(config.hidden_act == "silu", ErrorCode::bad_input, "{}: 'hidden_act' is '{}'; expected is 'silu'", config.file,
-        config.hidden_act);
+  check(config.rope.type == "default", ErrorCode::unsupported,
+        "{}: rope type '{}' is not supported; supported is 'default'", config.file, config.rope.type);
+  check(config.rope.partial_rotary_factor == 1.0, ErrorCode::unsupported,
+        "{}: 'partial_rotary_factor' is {}; supported is 1", config.file, config.rope.partial_rotary_factor);
+  check(config.hidden_act == "silu", ErrorCode::unsupported, "{}: 'hidden_act' is '{}'; supported is 'silu'",
+        config.file, config.hidden_act);
   check(
-      !config.sliding_window || *config.sliding_window >= config.max_positions, ErrorCode::bad_input,
+      !config.sliding_window || *config.sliding_window >= config.max_positions, ErrorCode::unsupported,
       "{}: 'sliding_window' is {}; attention over a window shorter than 'max_position_embeddings' {} is not supported",
       config.file, config.sliding_window.value_or(0), config.max_positions);
 }

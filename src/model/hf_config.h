@@ -78,8 +78,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file, s
 ModelConfig load_model_config(const std::string& folder);
 /// Whether the folder has a config.json.
 bool has_model_config(const std::string& folder);
-/// Throws bad_input unless the architecture is one of `known` (the message lists them), every field that running needs
-/// is there, and rope type, activation and sliding window are ones that run.
+/// Throws unsupported unless the architecture is one of `known` (the message lists them), and rope type, activation and
+/// sliding window are ones that run; bad_input unless every field that running needs is there and makes sense.
 void check_runnable(const ModelConfig& config, std::span<const std::string> known);
 
 }  // namespace fourfold

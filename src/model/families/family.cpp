@@ -19,7 +19,7 @@ std::array<const Family*, 1> families() { return {&qwen3_moe_family()}; }
 const Family& family_of(const ModelConfig& config) {
   for (const Family* family : families())
     if (family->architecture() == config.architecture) return *family;
-  fail(ErrorCode::bad_input, "{}: architecture \"{}\" is not one of the known ones: {}", config.file,
+  fail(ErrorCode::unsupported, "{}: architecture \"{}\" is not one of the known ones: {}", config.file,
        config.architecture, fmt::join(known_architectures(), ", "));
 }
 
