@@ -49,7 +49,8 @@ void sync_path(const fs::path& path) {
 void rename_and_sync(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int error = errno;
-    fail(ErrorCode::bad_input,
+    // A destination that was free at the start and has content now is refused like one that had content then.
+    fail(error == ENOTEMPTY || error == EEXIST ? ErrorCode::usage : ErrorCode::bad_input,
          "cannot rename '{}' to '{}': {}; did something else write there? Name another destination", from.string(),
          to.string(), std::generic_category().message(error));
   }

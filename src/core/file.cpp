@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -173,13 +174,26 @@ void OutputFile::close() {
 
 // ---- whole files and the process -------------------------------------------------------------------------------
 
-std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+namespace {
+
+template <class Bytes>
+Bytes read_whole(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const InputFile file = InputFile::open(path);
   check(file.size() <= max_bytes, ErrorCode::bad_input, "'{}' has {} bytes; at most {} are accepted here",
         path.string(), file.size(), max_bytes);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())));
-  return text;
+  Bytes bytes(static_cast<std::size_t>(file.size()), {});
+  file.read_at(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  return read_whole<std::vector<std::byte>>(path, max_bytes);
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  return read_whole<std::string>(path, max_bytes);
 }
 
 std::uint64_t peak_memory_bytes() noexcept {

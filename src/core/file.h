@@ -95,7 +95,8 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   const std::filesystem::path& path() const noexcept { return temporary_; }
   const std::filesystem::path& destination() const noexcept { return destination_; }
-  /// fsyncs every file and folder inside, renames to the destination, fsyncs the parent. Once.
+  /// fsyncs every file and folder inside, renames to the destination, fsyncs the parent. Once. Throws usage when the
+  /// destination got content meanwhile: the first of two writers wins.
   void commit();
 
  private:
@@ -104,7 +105,9 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-/// The whole file as text, unchecked bytes. Throws when it is longer than `max_bytes`.
+/// The whole regular file. Throws when it is longer than `max_bytes`, before anything is allocated for it.
+std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+/// The same as text, unchecked bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 /// Largest resident size of this process so far. Thread-safe.

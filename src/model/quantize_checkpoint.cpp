@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -260,11 +261,8 @@ void copy_companion_files(const fs::path& source, const fs::path& destination) {
     const std::string name = entry->path().filename().string();
     std::error_code ignored;
     if (!entry->is_regular_file(ignored) || !is_companion_file(name)) continue;
-    const InputFile input = InputFile::open(entry->path());
-    std::vector<std::byte> bytes(input.size());
-    input.read_at(0, bytes);
     OutputFile output = OutputFile::create(destination / name);
-    output.write(bytes);
+    output.write(read_file(entry->path(), std::numeric_limits<std::uint64_t>::max()));
     output.close();
   }
   check(!error, ErrorCode::bad_input, "cannot list '{}': {}", source.string(), error.message());

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "fourfold/error.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold {
 namespace {
@@ -63,12 +64,11 @@ TEST(DynamicLibrary, ClosedOneHasNoSymbols) {
 
 TEST(DynamicLibrary, SearchListPutsMatchingFoldersBeforeBareNames) {
   namespace fs = std::filesystem;
-  std::string root = testing::TempDir() + "fourfold_library_test_XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const support::TemporaryFolder folder;
+  const std::string root = folder.string();
   fs::create_directories(root + "/tool-12/lib");
   fs::create_directories(root + "/tool-13/lib");
   const Names found = DynamicLibrary::search_list(Names{"a", "b"}, Names{root + "/none*", root + "/tool-*/lib"});
-  fs::remove_all(root);
   EXPECT_EQ(found, (Names{root + "/tool-13/lib/a", root + "/tool-13/lib/b", root + "/tool-12/lib/a",
                           root + "/tool-12/lib/b", "a", "b"}));
 }

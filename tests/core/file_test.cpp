@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "fourfold/error.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold {
 namespace {
@@ -18,13 +20,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 
 struct Files : testing::Test {
-  fs::path folder;
-  void SetUp() override {
-    std::string name = testing::TempDir() + "fourfold_file_test_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder = name;
-  }
-  void TearDown() override { fs::remove_all(folder); }
+  support::TemporaryFolder folder;
   fs::path put(const char* name, std::string_view text) const {
     OutputFile file = OutputFile::create(folder / name);
     file.write(bytes_of(text));
@@ -53,6 +49,15 @@ TEST_F(Files, ReadAtReturnsTheBytesAtAnOffset) {
   EXPECT_EQ(text, "6789");
 }
 
+TEST_F(Files, AWholeFileIsReadUpToALimit) {
+  const fs::path path = put("whole", "0123456789");
+  const std::vector<std::byte> bytes = read_file(path, 10);
+  EXPECT_TRUE(std::ranges::equal(bytes, bytes_of("0123456789")));
+  EXPECT_EQ(read_text_file(path, 10), "0123456789");
+  expect_bad_input([&] { read_file(path, 9); }, {"whole", "10 bytes", "at most 9"});
+  EXPECT_TRUE(read_file(put("empty", ""), 0).empty());
+}
+
 TEST_F(Files, ReadPastTheEndIsRefusedWithBothNumbers) {
   const InputFile file = InputFile::open(put("short", "0123456789"));
   std::vector<std::byte> bytes(4);
@@ -67,7 +72,7 @@ TEST_F(Files, MissingFileNamesPathAndReason) {
 }
 
 TEST_F(Files, FoldersDevicesAndPipesAreNoInput) {
-  expect_bad_input([&] { InputFile::open(folder); }, {"folder"});
+  expect_bad_input([&] { InputFile::open(folder.path()); }, {"folder"});
   expect_bad_input([&] { InputFile::open("/dev/zero"); }, {"not a regular file"});
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_bad_input([&] { MappedFile::open(folder / "pipe"); }, {"not a regular file"});  // and does not wait for ever

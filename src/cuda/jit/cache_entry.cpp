@@ -31,13 +31,6 @@ Entry decode_entry(std::span<const std::byte> file) {
   return entry;
 }
 
-Entry read_entry_file(const std::filesystem::path& path) {
-  const InputFile file = InputFile::open(path);
-  check(file.size() <= kMaxFileBytes, ErrorCode::bad_input, "it has {} bytes; an entry has at most {}", file.size(),
-        kMaxFileBytes);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
-  file.read_at(0, bytes);
-  return decode_entry(bytes);
-}
+Entry read_entry_file(const std::filesystem::path& path) { return decode_entry(read_file(path, kMaxFileBytes)); }
 
 }  // namespace fourfold::cuda

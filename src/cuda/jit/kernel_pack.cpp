@@ -137,11 +137,7 @@ KernelPack KernelPack::decode(std::vector<std::byte> file) {
 }
 
 KernelPack KernelPack::open(const fs::path& path) {
-  const InputFile file = InputFile::open(path);
-  check(file.size() <= kMaxFileBytes, ErrorCode::bad_input, "kernel pack '{}' has {} bytes; at most {} are read",
-        path.string(), file.size(), kMaxFileBytes);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
-  file.read_at(0, bytes);
+  std::vector<std::byte> bytes = read_file(path, kMaxFileBytes);
   try {
     KernelPack pack = decode(std::move(bytes));
     pack.path_ = path;
