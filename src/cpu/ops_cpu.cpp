@@ -74,7 +74,7 @@ class CpuOps final : public Ops {
     for_rows(c.rows, c.width, [&](std::int64_t i) {
       const std::int64_t at = i * c.width;
       const void* addend = c.addend == nullptr ? nullptr : offset(c.addend, at, addend_bf16);
-      kernels_.rms_norm(c.x + at, addend, addend_bf16, c.weight, c.eps, c.width, offset(c.y, at, y_bf16), y_bf16);
+      kernels_.rms_norm({c.x + at, addend, addend_bf16, c.weight, c.eps, c.width, offset(c.y, at, y_bf16), y_bf16});
     });
   }
 

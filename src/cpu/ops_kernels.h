@@ -47,6 +47,18 @@ struct HeadCall {
   std::int64_t half_dim = 0;
 };
 
+/// One row: x += addend, then y = x / sqrt(mean(x^2) + eps) * weight.
+struct RmsNormRow {
+  float* x = nullptr;            // [width]
+  const void* addend = nullptr;  // [width] bf16 or fp32, or null
+  bool addend_is_bf16 = false;
+  const float* weight = nullptr;  // [width]
+  float eps = 0;
+  std::int64_t width = 0;
+  void* y = nullptr;  // [width] bf16 or fp32; may be x when fp32
+  bool y_is_bf16 = false;
+};
+
 /// Kernels of one instruction set. Every one works on any alignment.
 struct OpsKernels {
   void (*tile_bf16_f32)(const TileCall&) = nullptr;   // weights bf16, x fp32
@@ -56,9 +68,7 @@ struct OpsKernels {
   float (*softmax_f32)(float* x, std::int64_t n, float scale) = nullptr;
   /// The same with the exponentials rounded to bf16 and written over the front of x; the sum is that of the rounded.
   float (*softmax_bf16)(float* x, std::int64_t n, float scale) = nullptr;
-  /// x += addend (bf16 or fp32 bits, or null), then y = x / sqrt(mean(x^2) + eps) * weight, y bf16 or fp32.
-  void (*rms_norm)(float* x, const void* addend, bool addend_is_bf16, const float* weight, float eps,
-                   std::int64_t width, void* y, bool y_is_bf16) = nullptr;
+  void (*rms_norm)(const RmsNormRow&) = nullptr;
   void (*head)(const HeadCall&) = nullptr;
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, void* y, bool y_is_bf16) = nullptr;
   void (*to_bf16)(const float* x, std::int64_t n, std::uint16_t* y) = nullptr;

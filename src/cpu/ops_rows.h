@@ -226,29 +226,28 @@ inline float root_of_mean_square(Vec squares, std::int64_t width, float eps) {
   return 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(width) + eps);
 }
 
-void rms_norm(float* x, const void* addend, bool addend_is_bf16, const float* weight, float eps, std::int64_t width,
-              void* y, bool y_is_bf16) {
+void rms_norm(const RmsNormRow& c) {
   Vec squares = zero();
-  for (std::int64_t i = 0; i < width; i += 16) {
-    const std::int64_t n = lanes(width, i);
-    Vec v = load_first(x + i, n);
-    if (addend != nullptr) {
-      v = add(v, addend_is_bf16 ? load_bf16_first(static_cast<const std::uint16_t*>(addend) + i, n)
-                                : load_first(static_cast<const float*>(addend) + i, n));
-      store_first(x + i, v, n);
+  for (std::int64_t i = 0; i < c.width; i += 16) {
+    const std::int64_t n = lanes(c.width, i);
+    Vec v = load_first(c.x + i, n);
+    if (c.addend != nullptr) {
+      v = add(v, c.addend_is_bf16 ? load_bf16_first(static_cast<const std::uint16_t*>(c.addend) + i, n)
+                                  : load_first(static_cast<const float*>(c.addend) + i, n));
+      store_first(c.x + i, v, n);
     }
     squares = fma(v, v, squares);
   }
-  const Vec factor = broadcast(root_of_mean_square(squares, width, eps));
-  for (std::int64_t i = 0; i < width; i += 16) {
-    const std::int64_t n = lanes(width, i);
-    store_as(y, y_is_bf16, i, multiply(multiply(load_first(x + i, n), factor), load_first(weight + i, n)), n);
+  const Vec factor = broadcast(root_of_mean_square(squares, c.width, c.eps));
+  for (std::int64_t i = 0; i < c.width; i += 16) {
+    const std::int64_t n = lanes(c.width, i);
+    store_as(c.y, c.y_is_bf16, i, multiply(multiply(load_first(c.x + i, n), factor), load_first(c.weight + i, n)), n);
   }
 }
 
 void head(const HeadCall& c) {
   if (c.weight != nullptr) {
-    rms_norm(c.x, nullptr, false, c.weight, c.eps, c.head_dim, c.x, false);
+    rms_norm({c.x, nullptr, false, c.weight, c.eps, c.head_dim, c.x, false});
   }
   for (std::int64_t i = 0; i < c.half_dim; i += 16) {
     const std::int64_t n = lanes(c.half_dim, i);

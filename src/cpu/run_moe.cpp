@@ -140,9 +140,16 @@ void gather(const Run& run, int thread, int threads) {
 /// Columns of the first projection that one kernel call computes: gate and up share its panels.
 int gate_up_panels(const Run& run) { return run.caps.activation.gated() ? kCallPanels / 2 : kCallPanels; }
 
-/// gate_up of `tokens` routes from `first_route`, panels first_panel .. + panel_count, and the activation.
-void gate_up_tile(const Run& run, const PackedExpert& expert, std::int64_t first_route, int tokens,
-                  std::int64_t first_panel, int panel_count, const Scratch& scratch) {
+/// Panels of the first projection that one kernel call computes.
+struct PanelRange {
+  std::int64_t first = 0;
+  int count = 0;
+};
+
+/// gate_up of `tokens` routes from `first_route`, these panels, and the activation.
+void gate_up_tile(const Run& run, const PackedExpert& expert, std::int64_t first_route, int tokens, PanelRange panels,
+                  const Scratch& scratch) {
+  const auto [first_panel, panel_count] = panels;
   const bool gated = run.caps.activation.gated();
   for (int t = 0; t < tokens; ++t) {
     const std::int64_t source = run.table.routes[first_route + t];
@@ -181,8 +188,8 @@ void gate_up(const Run& run, std::int64_t expert_index, std::int64_t first_panel
   const int width = gate_up_panels(run);
   for (std::int64_t panel = first_panel; panel < last_panel; panel += width)
     for (std::int64_t tile = first_route; tile < last_route; tile += kTokenTile)
-      gate_up_tile(run, expert, tile, static_cast<int>(std::min<std::int64_t>(kTokenTile, last_route - tile)), panel,
-                   static_cast<int>(std::min<std::int64_t>(width, last_panel - panel)), scratch);
+      gate_up_tile(run, expert, tile, static_cast<int>(std::min<std::int64_t>(kTokenTile, last_route - tile)),
+                   {panel, static_cast<int>(std::min<std::int64_t>(width, last_panel - panel))}, scratch);
 }
 
 /// Step 4, work item: panels of output columns, for all experts in ascending order, into an fp32 tile

@@ -151,9 +151,9 @@ class CheckpointExperts : public ExpertSource {
     linear.layout = info_.layout;
     linear.format = info_.format;
     LinearBytes& bytes = bytes_[static_cast<std::size_t>(projection)];
-    bytes = {};
-    read_linear(checkpoint_, config_, module, linear, rows_of(config_, projection), columns_of(config_, projection),
-                bytes);
+    bytes = {};  // the expert before goes first: never two at a time
+    bytes = read_linear(checkpoint_, config_, module, linear, rows_of(config_, projection),
+                        columns_of(config_, projection));
     return bytes.source;
   }
 
@@ -271,8 +271,8 @@ std::unique_ptr<ExpertSource> expert_source(const Checkpoint& checkpoint, const 
 }
 
 void read_expert_f32(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& prefix,
-                     std::int64_t expert, std::span<float> gate, std::span<float> up, std::span<float> down) {
-  const std::array<std::span<float>, 3> out{gate, up, down};
+                     std::int64_t expert, const ExpertValues& values) {
+  const std::array<std::span<float>, 3> out{values.gate, values.up, values.down};
   const auto size = static_cast<std::size_t>(
       checked_mul(config.hidden, config.expert_intermediate, "read_expert_f32", ErrorCode::bad_input));
   for (const std::span<float>& span : out)
@@ -294,22 +294,22 @@ void read_expert_f32(const Checkpoint& checkpoint, const ModelConfig& config, co
 }
 
 void read_expert_bias_f32(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& prefix,
-                          std::int64_t expert, std::span<float> gate, std::span<float> up, std::span<float> down) {
-  const std::array<std::span<float>, 3> out{gate, up, down};
+                          std::int64_t expert, const ExpertValues& values) {
+  const std::array<std::span<float>, 3> out{values.gate, values.up, values.down};
   const bool fused = is_gpt_oss(checkpoint, prefix);
   for (int projection : {kGate, kUp, kDown}) {
-    const std::span<float> values = out[static_cast<std::size_t>(projection)];
+    const std::span<float> biases = out[static_cast<std::size_t>(projection)];
     const StackedRows place = stacked_rows(config, prefix, projection);
     const std::string name = fused ? place.tensor + "_bias"
                                    : projection_names(checkpoint, prefix).module(prefix, expert, projection) + ".bias";
     const TensorInfo* tensor = checkpoint.find(name);
-    check((tensor != nullptr) == !values.empty(), ErrorCode::usage, "read_expert_bias_f32: '{}' is {}, the output {}",
-          name, tensor == nullptr ? "absent" : "there", values.empty() ? "empty" : "not");
+    check((tensor != nullptr) == !biases.empty(), ErrorCode::usage, "read_expert_bias_f32: '{}' is {}, the output {}",
+          name, tensor == nullptr ? "absent" : "there", biases.empty() ? "empty" : "not");
     if (tensor == nullptr) continue;
     check_floats(checkpoint, *tensor);
     const std::int64_t rows = rows_of(config, projection);
-    check(expert >= 0 && expert < config.experts && static_cast<std::int64_t>(values.size()) == rows, ErrorCode::usage,
-          "read_expert_bias_f32: expert {} of {}, {} outputs for {} rows", expert, config.experts, values.size(), rows);
+    check(expert >= 0 && expert < config.experts && static_cast<std::int64_t>(biases.size()) == rows, ErrorCode::usage,
+          "read_expert_bias_f32: expert {} of {}, {} outputs for {} rows", expert, config.experts, biases.size(), rows);
     if (fused)
       check_shape(checkpoint, *tensor, {config.experts, place.rows});
     else
@@ -318,7 +318,7 @@ void read_expert_bias_f32(const Checkpoint& checkpoint, const ModelConfig& confi
     const std::int64_t width = dtype_bits(tensor->dtype) / 8;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t element = fused ? expert * place.rows + place.first + place.step * row : row;
-      values[static_cast<std::size_t>(row)] = float_at(bytes.data(), tensor->dtype, element * width);
+      biases[static_cast<std::size_t>(row)] = float_at(bytes.data(), tensor->dtype, element * width);
     }
   }
 }

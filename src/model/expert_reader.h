@@ -33,11 +33,16 @@ ExpertLayerInfo describe_experts(const Checkpoint& checkpoint, const ModelConfig
 /// tensor, for a global scale that is not a normal positive number, and for zero points that contradict the config.
 std::unique_ptr<ExpertSource> expert_source(const Checkpoint& checkpoint, const ModelConfig& config,
                                             const std::string& prefix);
-/// One expert as fp32, from any layout: gate, up [expert_intermediate, hidden], down [hidden, expert_intermediate].
+/// Where one expert's numbers go, row-major: matrices gate, up [expert_intermediate, hidden] and down [hidden,
+/// expert_intermediate], or their biases, one number a row.
+struct ExpertValues {
+  std::span<float> gate, up, down;
+};
+/// One expert's matrices as fp32, from any layout. Throws usage for a span of another size, else as describe_experts.
 void read_expert_f32(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& prefix,
-                     std::int64_t expert, std::span<float> gate, std::span<float> up, std::span<float> down);
-/// One expert's biases as fp32; a span whose bias is absent (see describe_experts) must be empty.
+                     std::int64_t expert, const ExpertValues& values);
+/// One expert's biases as fp32; a span whose bias is absent (see describe_experts) must be empty. Throws as above.
 void read_expert_bias_f32(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& prefix,
-                          std::int64_t expert, std::span<float> gate, std::span<float> up, std::span<float> down);
+                          std::int64_t expert, const ExpertValues& values);
 
 }  // namespace fourfold

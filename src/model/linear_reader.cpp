@@ -84,8 +84,16 @@ void check_bits(const ModelConfig& config, const std::string& module) {
 std::int64_t last_extent(const TensorInfo& tensor) { return tensor.shape.empty() ? 0 : tensor.shape.back(); }
 std::int64_t first_extent(const TensorInfo& tensor) { return tensor.shape.empty() ? 0 : tensor.shape.front(); }
 
-LinearInfo probe_packed(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
-                        const Parts& parts, std::int64_t rows, std::int64_t k, std::vector<std::string>& absent) {
+/// The layer that a probe looks at: `module` with logical shape [rows, k].
+struct Linear {
+  const Checkpoint& checkpoint;
+  const ModelConfig& config;
+  const std::string& module;
+  std::int64_t rows, k;
+};
+
+LinearInfo probe_packed(const Linear& linear, const Parts& parts, std::vector<std::string>& absent) {
+  const auto& [checkpoint, config, module, rows, k] = linear;
   LinearInfo info;
   check_dtype(checkpoint, *parts.weight_packed, {DType::u8, DType::i32});
   if (parts.weight_scale == nullptr) {
@@ -137,8 +145,8 @@ LinearInfo probe_packed(const Checkpoint& checkpoint, const ModelConfig& config,
 }
 
 /// GPTQ packs along the reduction axis, AWQ along the outputs: the shape of qweight tells them apart.
-LinearInfo probe_qweight(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
-                         const Parts& parts, std::int64_t rows, std::int64_t k, std::vector<std::string>& absent) {
+LinearInfo probe_qweight(const Linear& linear, const Parts& parts, std::vector<std::string>& absent) {
+  const auto& [checkpoint, config, module, rows, k] = linear;
   LinearInfo info;
   check_bits(config, module);
   check_dtype(checkpoint, *parts.qweight, {DType::i32});
@@ -173,8 +181,8 @@ LinearInfo probe_qweight(const Checkpoint& checkpoint, const ModelConfig& config
   return info;
 }
 
-LinearInfo probe_weight(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
-                        const Parts& parts, std::int64_t rows, std::int64_t k, std::vector<std::string>& absent) {
+LinearInfo probe_weight(const Linear& linear, const Parts& parts, std::vector<std::string>& absent) {
+  const auto& [checkpoint, config, module, rows, k] = linear;
   LinearInfo info;
   info.source_dtype = parts.weight->dtype;
   check_dtype(checkpoint, *parts.weight, {DType::bf16, DType::f16, DType::f32, DType::f8_e4m3, DType::u8});
@@ -357,13 +365,14 @@ LinearInfo probe_linear(const Checkpoint& checkpoint, const ModelConfig& config,
   check(kinds <= 1, ErrorCode::bad_input,
         "{}: '{}' has more than one of weight, weight_packed and qweight; which one counts is ambiguous",
         checkpoint.path(), module);
+  const Linear linear{checkpoint, config, module, rows, k};
   LinearInfo info;
   if (parts.weight_packed != nullptr) {
-    info = probe_packed(checkpoint, config, module, parts, rows, k, absent);
+    info = probe_packed(linear, parts, absent);
   } else if (parts.qweight != nullptr) {
-    info = probe_qweight(checkpoint, config, module, parts, rows, k, absent);
+    info = probe_qweight(linear, parts, absent);
   } else if (parts.weight != nullptr) {
-    info = probe_weight(checkpoint, config, module, parts, rows, k, absent);
+    info = probe_weight(linear, parts, absent);
   } else {
     const bool scaled = parts.weight_scale != nullptr || parts.scales != nullptr;
     absent.push_back(module + (parts.scales != nullptr                     ? ".qweight"
@@ -383,8 +392,9 @@ LinearInfo describe_linear(const Checkpoint& checkpoint, const ModelConfig& conf
   return info;
 }
 
-void read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
-                 const LinearInfo& info, std::int64_t rows, std::int64_t k, LinearBytes& bytes) {
+LinearBytes read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
+                        const LinearInfo& info, std::int64_t rows, std::int64_t k) {
+  LinearBytes bytes;
   if (info.layout == WeightLayout::compressed_int4 || info.layout == WeightLayout::gptq ||
       info.layout == WeightLayout::awq) {
     bytes.repacked = repack(checkpoint, config, module, info, rows, k);
@@ -393,7 +403,6 @@ void read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const 
     const bool modelopt = info.layout == WeightLayout::modelopt_nvfp4;
     bytes.codes = checkpoint.read(module + (modelopt ? ".weight" : ".weight_packed"));
     bytes.scales = checkpoint.read(module + ".weight_scale");
-    bytes.source = {};
     bytes.source.codes = bytes.codes.as<std::uint8_t>();
     bytes.source.codes_row_bytes = k / 2;
     bytes.source.scales = bytes.scales.data();
@@ -411,6 +420,7 @@ void read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const 
     bytes.source.bias_dtype = bias->dtype;
     bytes.source.bias_stride_bytes = dtype_bits(bias->dtype) / 8;
   }
+  return bytes;
 }
 
 void read_linear_f32(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
@@ -427,8 +437,7 @@ void read_linear_f32(const Checkpoint& checkpoint, const ModelConfig& config, co
     const auto [block_rows, block_columns] = fp8_block_of(config);
     dequantize_fp8_blocks(weight.view(), scale.view(), block_rows, block_columns, out, module);
   } else {
-    LinearBytes bytes;
-    read_linear(checkpoint, config, module, info, rows, k, bytes);
+    const LinearBytes bytes = read_linear(checkpoint, config, module, info, rows, k);
     dequantize(bytes.source, rows, k, info.format, out.data());
   }
 }

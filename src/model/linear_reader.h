@@ -61,9 +61,10 @@ struct LinearBytes {
 /// As describe_linear, but appends absent tensors to `absent` instead of throwing; the result then means nothing.
 LinearInfo probe_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
                         std::int64_t rows, std::int64_t k, std::vector<std::string>& absent);
-/// Fills `bytes` with the quantised layer that `info` describes, its bias if there is one. Throws bad_input.
-void read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
-                 const LinearInfo& info, std::int64_t rows, std::int64_t k, LinearBytes& bytes);
+/// The quantised layer that `info` describes, its bias if there is one. `source` stays valid when the result moves.
+/// Throws bad_input.
+LinearBytes read_linear(const Checkpoint& checkpoint, const ModelConfig& config, const std::string& module,
+                        const LinearInfo& info, std::int64_t rows, std::int64_t k);
 /// Rows and columns of a block of FP8 scales: the config's weight_block_size, or 128 x 128.
 std::pair<std::int64_t, std::int64_t> fp8_block_of(const ModelConfig& config);
 /// Throws bad_input unless the tensor has this shape.

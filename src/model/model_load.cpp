@@ -185,12 +185,12 @@ std::unique_ptr<FeedForward> ModelLoader::load_plain(const LayerSpec& layer, con
   const bool exactly_bf16 = info.source_dtype == DType::bf16 && info.layout == WeightLayout::plain;
   std::vector<GatedWeights> experts;
   for (std::int64_t e = 0; e < spec_.experts; ++e) {
-    read_expert_f32(*checkpoint_, config_, layer.experts, e, std::span(gate_up).first(matrix),
-                    std::span(gate_up).last(matrix), down);
+    read_expert_f32(*checkpoint_, config_, layer.experts, e,
+                    {std::span(gate_up).first(matrix), std::span(gate_up).last(matrix), down});
     if (info.gate_up_bias || info.down_bias)
       read_expert_bias_f32(*checkpoint_, config_, layer.experts, e,
-                           std::span(gate_up_bias).first(gate_up_bias.size() / 2),
-                           std::span(gate_up_bias).last(gate_up_bias.size() / 2), down_bias);
+                           {std::span(gate_up_bias).first(gate_up_bias.size() / 2),
+                            std::span(gate_up_bias).last(gate_up_bias.size() / 2), down_bias});
     GatedWeights weights;
     weights.gate_up = dense_->from_f32(gate_up, 2 * width, hidden, gate_up_bias, exactly_bf16);
     weights.down = dense_->from_f32(down, hidden, width, down_bias, exactly_bf16);

@@ -14,10 +14,9 @@ namespace {
 
 constexpr int kReplays = 3;
 
-/// Random weights and tokens for `caps`, run at `tokens` and compared with the reference.
-CaseResult check_random(const std::string& name, const Caps& caps, const RandomExperts& experts, std::int64_t tokens,
-                        std::uint64_t seed, const RandomCallOptions& options, Backend& backend, Inject inject) {
-  const RandomCall call = random_call(caps, tokens, seed, options);
+/// A random call, run and compared with the reference.
+CaseResult check_random(const std::string& name, const Caps& caps, const RandomExperts& experts, const RandomCall& call,
+                        Backend& backend, Inject inject) {
   const ReferenceResult reference = reference_moe(caps, experts.stacked(), call.tensors);
   return check_call(
       {name, caps, &experts.stacked(), call.tensors, reference.expected, reference.bound, reference.invalid_ids},
@@ -97,8 +96,8 @@ CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_
   const RandomExperts experts(problem.caps, seed);
   worst.ok = true;
   for (std::int64_t tokens : problem.tokens) {
-    const CaseResult result =
-        check_random(worst.name, problem.caps, experts, tokens, seed + 1 + tokens, {}, backend, inject);
+    const RandomCall call = random_call(problem.caps, tokens, seed + 1 + tokens);
+    const CaseResult result = check_random(worst.name, problem.caps, experts, call, backend, inject);
     worst.max_error_over_bound = std::max(worst.max_error_over_bound, result.max_error_over_bound);
     if (result.ok) continue;
     if (worst.ok) worst.reason = fmt::format("{} tokens: {}", tokens, result.reason);
@@ -122,8 +121,8 @@ std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
     Caps caps = problem.caps;
     caps.max_tokens = std::max(caps.max_tokens, tokens);
     const RandomCallOptions options{.ids_are_64_bit = index % 2 == 1, .plant_dead_ids = true};
-    results.push_back(
-        check_random(name, caps, RandomExperts(caps, index), tokens, 1000 + index, options, backend, inject));
+    const RandomCall call = random_call(caps, tokens, 1000 + index, options);
+    results.push_back(check_random(name, caps, RandomExperts(caps, index), call, backend, inject));
   }
   if (progress) progress(static_cast<int>(results.size()), static_cast<int>(problems.size()), "");
   return results;

@@ -83,7 +83,7 @@ struct Experts {
 Experts read(const Checkpoint& checkpoint, const ModelConfig& config, std::int64_t expert,
              const std::string& prefix = kPrefix) {
   Experts e;
-  read_expert_f32(checkpoint, config, prefix, expert, e.gate, e.up, e.down);
+  read_expert_f32(checkpoint, config, prefix, expert, {e.gate, e.up, e.down});
   return e;
 }
 Experts dequantised(const ExpertMatrices& m, const FormatSpec& format) {
@@ -181,7 +181,7 @@ void expect_gpt_oss_decodes(const std::string& folder, const RawTensors& raw, bo
     const ExpertMatrices m = source->expert(e);
     const Experts a = read(*checkpoint, config, e), b = dequantised(m, info.format);
     std::vector<float> gate(kSize), up(kSize), down(kSize);
-    read_expert_bias_f32(*checkpoint, config, kPrefix, e, gate, up, down);
+    read_expert_bias_f32(*checkpoint, config, kPrefix, e, {gate, up, down});
     for (std::int64_t n = 0; n < kSize; ++n) {
       for (std::int64_t k = 0; k < kSize; ++k) {
         const auto at = static_cast<std::size_t>(n * kSize + k);
@@ -336,7 +336,7 @@ TEST(ExpertReader, UnquantisedExpertsReadAsTheyAre) {
   EXPECT_EQ(info.source_dtype, DType::bf16);
   EXPECT_EQ(info.layout_name, "none (BF16)");
   std::vector<float> gate(48 * 64), up = gate, down = gate;
-  read_expert_f32(*checkpoint, config, kPrefix, 7, gate, up, down);
+  read_expert_f32(*checkpoint, config, kPrefix, 7, {gate, up, down});
   for (std::int64_t i = 0; i < 48 * 64; ++i)
     ASSERT_EQ(down[static_cast<std::size_t>(i)],
               oracle::value_of(oracle::kBf16, value_at<std::uint16_t>(
@@ -373,7 +373,7 @@ TEST(ExpertReader, BlockScaledFp8Reads) {
   const ModelConfig config = load_model_config(folder.string());
   EXPECT_EQ(describe_experts(*checkpoint, config, kPrefix).source_dtype, DType::f8_e4m3);
   std::vector<float> gate(48 * 64), up = gate, down = gate;
-  read_expert_f32(*checkpoint, config, kPrefix, 3, gate, up, down);
+  read_expert_f32(*checkpoint, config, kPrefix, 3, {gate, up, down});
   for (std::int64_t n = 0; n < 48; ++n)
     for (std::int64_t k = 0; k < 64; ++k) {
       const std::int64_t i = n * 64 + k;

@@ -83,7 +83,7 @@ TEST(QuantizeCheckpoint, TheDemoModelReadsBackToTheBitInEveryFormat) {
       EXPECT_EQ(info.format, choice.options.format);
       const auto experts = expert_source(*written, written_config, prefix_of(layer));
       for (std::int64_t e = 0; e < 24; ++e) {
-        read_expert_f32(*source, config, prefix_of(layer), e, weights[0], weights[1], weights[2]);
+        read_expert_f32(*source, config, prefix_of(layer), e, {weights[0], weights[1], weights[2]});
         const ExpertMatrices m = experts->expert(e);
         const MatrixSource* read[3] = {&m.gate, &m.up, &m.down};
         for (int p = 0; p < 3; ++p) {
