@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.h"
+
 extern char** environ;
 
 namespace fourfold::cli_test {
@@ -26,34 +28,7 @@ inline const std::string kData = FOURFOLD_SOURCE_DIR "/tests/data";
 inline const std::string kTiny = kData + "/tiny/qwen3_moe";
 inline const std::string kDemo = FOURFOLD_SOURCE_DIR "/models/moe-13m";
 
-/// A folder of its own that goes away with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "fourfold-cli-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary folder at " + path);
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return file(name);
-  }
-  std::set<std::string> names() const {
-    std::set<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) found.insert(entry.path().filename().string());
-    return found;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using support::TemporaryFolder;
 
 inline std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

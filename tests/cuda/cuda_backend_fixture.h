@@ -132,7 +132,7 @@ class CudaBackendTest : public StandInTest {
   }
   CUstream handle(fourfold::Stream stream) const { return static_cast<CUstream>(stream.handle); }
 
-  TestFolder folder_;
+  TemporaryFolder folder_;
   Reports reports_;
   std::shared_ptr<StandInCompiler> compiler_ = std::make_shared<StandInCompiler>();
   const Caps caps_ = support::caps_of("t6 k2 e4 h64 i32 nvfp4 bf16 silu");

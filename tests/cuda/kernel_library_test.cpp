@@ -30,7 +30,7 @@ std::size_t with_origin(const std::vector<KernelState>& kernels, const std::stri
 }
 
 struct KernelLibraryTest : NvrtcTest {
-  TestFolder folder;
+  TemporaryFolder folder;
   Settings settings;
   const std::vector<Caps> problem{parse_problem("t8 k2 e4 h64 i64 nvfp4 bf16 silu").caps};
   const std::vector<KernelSpec> specs = kernels_of_problems(kArch, problem);

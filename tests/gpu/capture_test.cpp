@@ -13,6 +13,7 @@
 #include "cuda/capture_guard.h"
 #include "gpu/gpu_call.h"
 #include "gpu/gpu_device.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold::gpu_test {
 namespace {
@@ -85,8 +86,8 @@ TEST(Capture, AFrozenMissIsAnErrorAlsoWithAWarmDiskCache) {
   const Compiler compiler = find_compiler();
   if (!compiler.reason.empty()) GTEST_SKIP() << "no compiler to fill a disk cache: " << compiler.reason;
   const Known known;
-  std::string folder = (std::filesystem::temp_directory_path() / "fourfold-gpu-XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const support::TemporaryFolder owner;
+  const std::string folder = owner.string();
   Settings settings = settings_from_environment();
   settings.cache_dir = folder;
   settings.kernel_dir = folder;  // no pack is there
@@ -109,7 +110,6 @@ TEST(Capture, AFrozenMissIsAnErrorAlsoWithAWarmDiskCache) {
   warm_up(layer_plan, *warm);
   EXPECT_EQ(kernel_counters(*warm).from_disk, 4u);
   EXPECT_EQ(kernel_counters(*warm).compiled, 0u);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Capture, AFrozenWarmBackendRunsAndIsCaptured) {

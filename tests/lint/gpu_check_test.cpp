@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "gpu/gpu_report.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold::lint {
 namespace {
@@ -125,8 +126,8 @@ TEST(GpuCheck, WhatWasNotMeasuredIsNullAndNotZero) {
 }
 
 TEST(GpuCheck, TheProgramMergesFiles) {
-  std::string folder = (std::filesystem::temp_directory_path() / "fourfold-lint-XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const support::TemporaryFolder owner;
+  const std::string folder = owner.string();
   std::ofstream(folder + "/a.json") << part("cold", "abc", {3, 0, 0, {}, 1});
   std::ofstream(folder + "/b.json") << part("warm", "abc", {2, 1, 0, {"why"}, 1});
   const Outcome good = run(kProgram + " --merge " + folder + "/out.json --sanitizer memcheck=0 --skipped 'x=no tool' " +
@@ -140,12 +141,11 @@ TEST(GpuCheck, TheProgramMergesFiles) {
   EXPECT_EQ(report["run"], 5);
   EXPECT_EQ(report["failed"], 1);
   EXPECT_EQ(report["checks"]["warm/Capture"]["reasons"][0], "why");
-  std::filesystem::remove_all(folder);
 }
 
 TEST(GpuCheck, TheCommitComesFromTheFolderOrTheBuild) {
-  std::string folder = (std::filesystem::temp_directory_path() / "fourfold-lint-XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const support::TemporaryFolder owner;
+  const std::string folder = owner.string();
   EXPECT_EQ(gpu_test::built_from(folder, "abc").commit, "abc");
   EXPECT_FALSE(gpu_test::built_from(folder, "abc").dirty);
   EXPECT_EQ(gpu_test::built_from(folder, "abc-dirty").commit, "abc");
@@ -155,7 +155,6 @@ TEST(GpuCheck, TheCommitComesFromTheFolderOrTheBuild) {
   EXPECT_FALSE(gpu_test::built_from(folder, "abc-dirty").dirty);
   std::ofstream(folder + "/COMMIT") << "def\ndirty\n";
   EXPECT_TRUE(gpu_test::built_from(folder, "abc").dirty);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

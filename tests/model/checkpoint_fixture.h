@@ -14,30 +14,13 @@
 #include <vector>
 
 #include "fourfold/error.h"
+#include "support/temporary_folder.h"
 
 namespace fixture {
 
 namespace fs = std::filesystem;
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "fourfold-test-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string string() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
+using support::TemporaryFolder;
 
 inline std::string data_folder(const std::string& name) {
   return std::string(FOURFOLD_SOURCE_DIR "/tests/data/") + name;

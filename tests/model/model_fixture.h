@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "fourfold/fourfold.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold::test {
 
@@ -40,26 +41,7 @@ inline Model& demo_model(DType activations) {
   return *model;
 }
 
-/// A folder that goes away with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "fourfold_test_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string file(const std::string& name) const { return path_ / name; }
-  std::string path() const { return path_.string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return file(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using support::TemporaryFolder;
 
 inline nlohmann::json read_json(const std::string& file) {
   std::ifstream stream(file);

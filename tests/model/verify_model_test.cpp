@@ -40,7 +40,7 @@ const char* const kGood = R"([{"prompt_ids": [1, 2], "top_ids": [[2], [0]], "top
   "last_logits": [3, 1, 2, 0], "nll": [0.4938], "greedy_ids": [0, 3, 1, 1]}])";
 
 VerifyModelResult verify(Model& model, const std::string& reference, double tolerance = 1e-3) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   return verify_model(model, folder.write("reference.json", reference), tolerance);
 }
 
@@ -84,7 +84,7 @@ TEST(VerifyModel, SeesZerosAndAWrongGreedyId) {
 }
 
 TEST(VerifyModel, ANearTieMatchesWithinItsToleranceOnly) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const std::string reference = folder.write("reference.json", R"([{"prompt_ids": [1], "greedy_ids": [2, 3]}])");
   FixedModel model({{0, 2.125f, 2, 0}, {0, 0, 0, 9}});
   EXPECT_EQ(verify_model(model, reference, 1e-3).greedy_matched, 0);

@@ -24,7 +24,7 @@ TEST(CacheEntry, FieldsBeyondTheImageAreRefused) {
 }
 
 TEST(CacheEntry, MissingFilesAndFoldersAreErrors) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   EXPECT_THROW(read_entry_file(folder / "none"), Error);
   EXPECT_THROW(read_entry_file(folder.path()), Error);
 }

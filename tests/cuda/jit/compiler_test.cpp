@@ -110,7 +110,7 @@ TEST_F(CompilerTest, ResourcesAreReadFromTheReport) {
 }
 
 TEST_F(CompilerTest, NothingIsReadFromTheCurrentFolder) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   fs::create_directories(folder / "moe");
   for (const char* name : {"found.cuh", "moe/found.cuh"}) write_bytes(folder / name, {'/', '/', '\n'});
   const fs::path before = fs::current_path();
@@ -149,7 +149,7 @@ TEST_F(CompilerTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
 }
 
 TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   NvrtcCompiler compiler(scale_tree(), {}, folder / "dump");
   compiler.compile(scale, "sm_90a");
   std::map<std::string, fs::path> by_ending;
@@ -164,7 +164,7 @@ TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
 }
 
 TEST_F(CompilerTest, ADumpFolderThatCannotBeWrittenIsNoError) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "file", {'x'});
   NvrtcCompiler compiler(scale_tree(), {}, folder / "file");
   EXPECT_FALSE(compiler.compile(scale, "sm_90a").empty());

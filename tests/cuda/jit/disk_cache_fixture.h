@@ -9,7 +9,7 @@
 namespace fourfold::cuda {
 
 struct DiskCacheTest : testing::Test {
-  TestFolder folder;
+  TemporaryFolder folder;
   Reports reports;
   int builds = 0;
 

@@ -49,7 +49,7 @@ int run_together(const std::function<int()>& body) {
 
 TEST(DiskCacheProcesses, EightOnAnEmptyCacheBuildOnceInEachOfTwentyRounds) {
   for (int round = 0; round < 20; ++round) {
-    const TestFolder folder;
+    const TemporaryFolder folder;
     const int failures = run_together([&] {
       DiskCache cache(options_for(folder / "cache"));
       const auto found = cache.find_or_build(sample_key(), counted_build(folder / "counter", 20));
@@ -61,7 +61,7 @@ TEST(DiskCacheProcesses, EightOnAnEmptyCacheBuildOnceInEachOfTwentyRounds) {
 }
 
 TEST(DiskCacheProcesses, SeveralKeysAreBuiltOnceEach) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const int failures = run_together([&] {
     DiskCache cache(options_for(folder / "cache"));
     for (int key = 0; key < 10; ++key)
@@ -74,7 +74,7 @@ TEST(DiskCacheProcesses, SeveralKeysAreBuiltOnceEach) {
 }
 
 TEST(DiskCacheProcesses, AFailingBuildFailsInEachAndPublishesNothing) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const int threw = run_together([&] {
     DiskCache cache(options_for(folder / "cache"));
     try {
@@ -89,7 +89,7 @@ TEST(DiskCacheProcesses, AFailingBuildFailsInEachAndPublishesNothing) {
 }
 
 TEST(DiskCacheProcesses, AKilledBuilderStopsNobody) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   int started[2];
   ASSERT_EQ(::pipe(started), 0);
   const pid_t builder = start_process([&] {
@@ -124,7 +124,7 @@ TEST(DiskCacheProcesses, AKilledBuilderStopsNobody) {
 // Killed at any moment, also between write and rename: what others find is whole or not there.
 TEST(DiskCacheProcesses, KillsAtRandomMomentsLeaveNothingBad) {
   constexpr int kRounds = 40;
-  const TestFolder folder;
+  const TemporaryFolder folder;
   for (int round = 0; round < kRounds; ++round) {
     int wrote[2];
     ASSERT_EQ(::pipe(wrote), 0);
@@ -156,7 +156,7 @@ TEST(DiskCacheProcesses, EightWithTheRealCompilerCompileOnce) {
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  const TestFolder folder;
+  const TemporaryFolder folder;
   KernelSpec spec;
   spec.source = "testing/scale.cu";
   const int compiled = run_together([&] {

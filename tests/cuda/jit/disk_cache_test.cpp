@@ -159,7 +159,7 @@ TEST_F(DiskCacheTest, AReadOnlyParentWorksInMemory) {
 }
 
 struct OpenTestFolder {
-  explicit OpenTestFolder(const TestFolder& folder) { ::chmod(folder.path().c_str(), 0755); }
+  explicit OpenTestFolder(const TemporaryFolder& folder) { ::chmod(folder.path().c_str(), 0755); }
 };
 
 TEST_F(DiskCacheTest, AReadOnlyCacheIsReadButNotWritten) {

@@ -10,7 +10,7 @@ namespace fourfold::cuda {
 namespace {
 
 TEST(FileLock, IsHeldByOneAndRemovedByIt) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const fs::path path = folder / "lock";
   std::string reason;
   {
@@ -25,7 +25,7 @@ TEST(FileLock, IsHeldByOneAndRemovedByIt) {
 }
 
 TEST(FileLock, AFileWithoutAHolderIsNoLock) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "lock", {'x'});
   std::string reason;
   EXPECT_TRUE(FileLock::acquire(folder / "lock", FileLock::Wait::no, reason));
@@ -38,7 +38,7 @@ TEST(FileLock, FailureHasAReason) {
 }
 
 TEST(FileLock, ManyThreadsNeverMeetInside) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   std::atomic<int> inside{0}, worst{0}, entered{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
@@ -60,7 +60,7 @@ TEST(FileLock, ManyThreadsNeverMeetInside) {
 }
 
 TEST(FileLock, AForkedChildDoesNotKeepIt) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   std::string reason;
   pid_t child = 0;
   {

@@ -9,7 +9,7 @@ namespace fourfold::cuda {
 namespace {
 
 struct ImageStoreTest : testing::Test {
-  TestFolder folder;
+  TemporaryFolder folder;
   Reports reports;
   std::shared_ptr<PretendingCompiler> compiler = std::make_shared<PretendingCompiler>();
 

@@ -19,33 +19,13 @@
 #include "cuda/jit/compiler.h"
 #include "cuda/jit/kernel_key.h"
 #include "fourfold/error.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold::cuda {
 
 namespace fs = std::filesystem;
 
-/// A folder that goes when the object goes.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = testing::TempDir() + "fourfold_jit_test_XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~TestFolder() {
-    std::error_code ignored;
-    for (fs::recursive_directory_iterator item(path_, ignored), end; item != end; item.increment(ignored))
-      if (item->is_directory(ignored)) ::chmod(item->path().c_str(), 0700);
-    fs::remove_all(path_, ignored);
-  }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
+using support::TemporaryFolder;
 
 inline std::vector<char> bytes_of(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);

@@ -34,7 +34,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 TEST(KernelPack, KernelsAreFoundByWhatTheyAre) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   sample_pack().write(folder / "sm_90a.pack");
   const KernelPack pack = KernelPack::open(folder / "sm_90a.pack");
   EXPECT_EQ(pack.kernels().size(), 3u);
@@ -154,7 +154,7 @@ TEST(KernelPack, StaleByArchitectureAndOptionsButNotByCompiler) {
 }
 
 TEST(KernelPack, SearchTakesTheFirstGoodOneAndNamesTheOthers) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   for (const char* name : {"damaged", "stale", "good", "later"}) fs::create_directory(folder / name);
   write_bytes(folder / "damaged" / "sm_90a.pack", {'{'});
   const auto files = changed_files("moe/a.cu", "// old\n");
