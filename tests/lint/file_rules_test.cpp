@@ -1,6 +1,7 @@
 // Rules that every file keeps: length, first comment, one reader of the environment, no leftovers, no machine's paths.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "source_tree.h"
@@ -9,6 +10,7 @@ namespace fourfold::lint {
 namespace {
 
 constexpr std::size_t kMaxLines = 600;
+constexpr std::ptrdiff_t kMaxColumns = 120;
 
 /// Sources, scripts, build files and documents.
 std::vector<SourceFile> all_text_files() {
@@ -24,6 +26,24 @@ std::vector<SourceFile> all_text_files() {
 TEST(FileRules, NoSourceFileIsLongerThan600Lines) {
   ASSERT_GT(cpp_files().size(), 50u);
   for (const SourceFile& file : cpp_files()) EXPECT_LE(file.lines.size(), kMaxLines) << file.path;
+}
+
+/// Characters of a line of UTF-8: every byte but those that continue one.
+std::ptrdiff_t columns(const std::string& line) {
+  return std::count_if(line.begin(), line.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+}
+
+TEST(FileRules, NoLineIsWiderThan120Columns) {
+  std::size_t checked = 0;
+  for (const SourceFile& file : all_text_files()) {
+    const bool document = file.path.ends_with(".md");
+    if (!document && !file.path.ends_with(".cpp") && !file.path.ends_with(".h")) continue;
+    ++checked;
+    for (std::size_t i = 0; i < file.lines.size(); ++i)
+      if (!document || !file.lines[i].starts_with("|"))  // a row of a table is one line
+        EXPECT_LE(columns(file.lines[i]), kMaxColumns) << file.path << ":" << i + 1;
+  }
+  EXPECT_GT(checked, 60u);
 }
 
 TEST(FileRules, TheFirstLineSaysWhatTheFileIsFor) {
