@@ -85,7 +85,7 @@ void add_bench_command(CLI::App& app, Command& command) {
   bench->footer("Examples:\n  fourfold bench moe 't1,16,64 k8 e128 h2048 i768 nvfp4 bf16 silu'");
   CLI::App* verb = bench->add_subcommand("moe", "time the operation: cold weights, fresh routing, medians");
   verb->add_option("problem", options->problem, "as 't1,16,64 k8 e128 h2048 i768 nvfp4 bf16 silu'")->required();
-  verb->add_option("--device", options->device, kRunDeviceHelp)->capture_default_str();
+  verb->add_option("--device", options->device, kCpuDeviceHelp)->capture_default_str();
   verb->add_option("--threads", options->threads, "threads; 0 is FOURFOLD_THREADS or OpenMP's default")
       ->check(CLI::Range(0, 4096));
   verb->add_option(

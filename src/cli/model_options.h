@@ -20,7 +20,7 @@ struct ModelChoice {
 
 inline void add_model_options(CLI::App& verb, ModelChoice& choice) {
   verb.add_option("model", choice.folder, "a checkpoint folder")->required();
-  verb.add_option("--device", choice.device, kRunDeviceHelp)->capture_default_str();
+  verb.add_option("--device", choice.device, kCpuDeviceHelp)->capture_default_str();
   verb.add_option("--activations", choice.activations, "bf16, or f32 for the exact path")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "f32"}));
