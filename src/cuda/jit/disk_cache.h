@@ -41,6 +41,7 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
+  /// An image, and whether it was read instead of built.
   struct Found {
     Image image;
     bool from_disk = false;
@@ -56,6 +57,7 @@ class DiskCache {
   /// Removes an entry whose image turned out to be of no use. No effect when there is none.
   void drop(const KernelKey& key);
 
+  /// Counts and adds up. Never throws for a cache that is not used: `problem` says why.
   CacheStatistics stat();
   /// Removes the least recently used entries until `max_bytes` hold the rest, and partial files older than an hour.
   /// Like all functions below, throws unavailable with the reason when the cache is not used or cannot be changed.
