@@ -17,6 +17,7 @@ class Ops;  // src/backend/ops.h: the dense operations of a decoder
 class PackedExperts {
  public:
   virtual ~PackedExperts() = default;
+  /// Of the packed layout, padding included.
   virtual std::uint64_t bytes() const noexcept = 0;
   /// The caps it was packed for (weights of two plans are interchangeable when same_layout says so).
   const Caps& caps() const noexcept { return caps_; }
@@ -71,7 +72,9 @@ class BackendInterface {
   virtual const Device& device() const noexcept = 0;
   /// Device memory, base aligned to 256. Throws unavailable with bytes asked and free.
   virtual std::byte* allocate(std::uint64_t bytes) = 0;
+  /// Frees what allocate(bytes) returned.
   virtual void release(std::byte* data, std::uint64_t bytes) noexcept = 0;
+  /// As prepare_weights, for a source whose experts were checked.
   virtual std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) = 0;
   /// Resolves every kernel that the plan can launch.
   virtual void warm_up(const Plan& plan) = 0;
@@ -80,17 +83,20 @@ class BackendInterface {
   virtual void resolve(BoundMoe& bound) = 0;
   /// Only launches; takes its kernels from bound.kernels.
   virtual void run_moe(const BoundMoe& bound) = 0;
+  // As the functions of the same names in fourfold/backend.h.
   virtual void freeze() noexcept = 0;
   virtual KernelCounters kernel_counters() const = 0;
-
+  /// The backend's own; null on the CPU.
   virtual Stream stream() noexcept = 0;
   virtual void synchronize(Stream stream) = 0;
-  // Blocking, on stream().
+  // Blocking, on stream(); `bytes` > 0.
   virtual void copy_to_device(std::byte* device, const void* host, std::uint64_t bytes) = 0;
   virtual void copy_to_host(void* host, const std::byte* device, std::uint64_t bytes) = 0;
   virtual void fill(std::byte* device, unsigned char value, std::uint64_t bytes) = 0;
 
+  /// The dense operations; throws unsupported where whole models do not run.
   virtual Ops& ops() = 0;
+  /// As measure_probes.
   virtual Probes probe() = 0;
 };
 

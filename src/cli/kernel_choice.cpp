@@ -12,8 +12,9 @@
 namespace fourfold::cli {
 
 void add_kernel_options(CLI::App& verb, KernelChoice& choice) {
-  verb.add_option("--arch", choice.architecture,
-                  fmt::format("{}; default: a problem's @arch, else the first GPU's", fmt::join(kernel_architectures(), ", ")));
+  verb.add_option(
+      "--arch", choice.architecture,
+      fmt::format("{}; default: a problem's @arch, else the first GPU's", fmt::join(kernel_architectures(), ", ")));
   verb.add_option("--problem", choice.problems,
                   "only the kernels of this problem, as 't64 k8 e128 h2048 i768 nvfp4'; may be given several times")
       ->expected(1)
