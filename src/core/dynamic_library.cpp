@@ -43,10 +43,13 @@ DynamicLibrary DynamicLibrary::open(std::span<const std::string> names) {
       library.path_ = path_of(library.handle_, name);
       return library;
     }
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", name, loader_text());
+    std::string text = loader_text();  // begins with the name of the file that is at fault, mostly this one
+    if (text.starts_with(name + ": ")) text.erase(0, name.size() + 2);
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", name, text);
   }
-  fail(ErrorCode::unavailable, "cannot open {}: tried {} ({}); install it or add its folder to the loader's path",
-       names.back(), names.size() == 1 ? "one name" : fmt::format("{} names", names.size()), tried);
+  constexpr const char* kRemedy = "install it or add its folder to the loader's path";
+  if (names.size() == 1) fail(ErrorCode::unavailable, "cannot open {}; {}", tried, kRemedy);
+  fail(ErrorCode::unavailable, "cannot open {}: tried {} names ({}); {}", names.back(), names.size(), tried, kRemedy);
 }
 
 std::vector<std::string> DynamicLibrary::search_list(std::span<const std::string> names,

@@ -59,7 +59,8 @@ std::shared_ptr<const DriverApi> DriverApi::open(const std::string& library) {
     try {
       return DynamicLibrary::open(std::array{library});
     } catch (const Error& error) {
-      fail(ErrorCode::unavailable, "no CUDA driver: {}; install NVIDIA's driver, or use the CPU", error.what());
+      fail(ErrorCode::unavailable, "no CUDA driver: {}; it is part of NVIDIA's driver (without a GPU, use the CPU)",
+           error.what());
     }
   }();
   const std::shared_ptr<DriverApi> driver(new DriverApi(std::move(opened)));
