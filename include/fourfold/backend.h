@@ -30,8 +30,8 @@ struct Probes {
   double f32_gflop_per_s = 0;  ///< the same with fp32 FMA
 };
 
-/// Owns the device's long-lived state. Thread-safe unless a member says otherwise. cpu_backend() and cuda_backend() make
-/// them; it must outlive the workspaces and bindings that were made with it.
+/// Owns the device's long-lived state. Thread-safe unless a member says otherwise. cpu_backend() and cuda_backend()
+/// make them; it must outlive the workspaces and bindings that were made with it.
 class Backend {
  public:
   /// For cpu_backend(), cuda_backend() and tests. Throws usage for null.
@@ -51,8 +51,8 @@ class Backend {
 /// The CPU. ISA: the widest that the machine has, capped by settings.cpu_isa. Throws usage for a bad cap.
 std::shared_ptr<Backend> cpu_backend(const Settings& settings = settings_from_environment());
 
-/// NVIDIA GPU `ordinal` by the driver's numbering. Opens the driver, retains the GPU's primary context (seconds and some
-/// hundred MiB of device memory when the process has none yet) and creates one stream; compiles and loads nothing.
+/// NVIDIA GPU `ordinal` by the driver's numbering. Opens the driver, retains the GPU's primary context (seconds and
+/// some hundred MiB of device memory when the process has none yet) and creates one stream; compiles and loads nothing.
 /// Throws unavailable with the reason: no driver, no such GPU, the driver's refusal.
 std::shared_ptr<Backend> cuda_backend(int ordinal = 0, const Settings& settings = settings_from_environment());
 

@@ -137,8 +137,8 @@ struct VerifyModelResult {
 class Model {
  public:
   /// Reads and checks the whole checkpoint, packs the experts and the dense layers on `backend`, which the model keeps.
-  /// Throws usage for bad options, bad_input for a damaged checkpoint, unsupported for an architecture, layout or device
-  /// that cannot run models (GPUs: expert layers only), unavailable when there is not enough memory.
+  /// Throws usage for bad options, bad_input for a damaged checkpoint, unsupported for an architecture, layout or
+  /// device that cannot run models (GPUs: expert layers only), unavailable when there is not enough memory.
   static std::unique_ptr<Model> load(const std::string& folder, std::shared_ptr<Backend> backend,
                                      const ModelOptions& options = {});
   virtual ~Model() = default;
@@ -159,9 +159,10 @@ class Model {
   virtual double load_seconds() const noexcept = 0;
 };
 
-/// Runs the prompt, then one token at a time, until a stop id, `max_new_tokens` or the end of the context. `on_text` gets
-/// each piece of complete UTF-8 as it is made; what it throws ends the text. Resets the model first. Throws usage for an
-/// empty prompt, one longer than the context, ids outside the vocabulary, sampling out of range, max_new_tokens < 1.
+/// Runs the prompt, then one token at a time, until a stop id, `max_new_tokens` or the end of the context. `on_text`
+/// gets each piece of complete UTF-8 as it is made; what it throws ends the text. Resets the model first. Throws usage
+/// for an empty prompt, one longer than the context, ids outside the vocabulary, sampling out of range, max_new_tokens
+/// < 1.
 GenerateResult generate(Model& model, std::span<const std::int32_t> prompt_ids, std::int64_t max_new_tokens,
                         const SamplingOptions& sampling, const std::function<void(std::string_view)>& on_text = {});
 /// Non-overlapping windows as in docs/cli.md "eval". `progress(done, total)` per window. Resets

@@ -44,18 +44,18 @@ class Binding {
   std::unique_ptr<BoundMoe> bound_;
 };
 
-/// Packs a layer's experts into the order the plan wants, expert by expert: peak memory is the result plus one
-/// expert of source. Allocates on the device, on a GPU page-locked host memory for one expert too; done on return.
-/// Thread-safe for separate sources; legal while streams are captured, by any thread. Throws bad_input for a scale, zero
-/// point or global that is refused, usage for a plan of another device, unavailable when the memory is not there; what
-/// `source` throws passes through.
+/// Packs a layer's experts into the order the plan wants, expert by expert: peak memory is the result plus one expert
+/// of source. Allocates on the device, on a GPU page-locked host memory for one expert too; done on return. Thread-safe
+/// for separate sources; legal while streams are captured, by any thread. Throws bad_input for a scale, zero point or
+/// global that is refused, usage for a plan of another device, unavailable when the memory is not there; what `source`
+/// throws passes through.
 ExpertWeights prepare_weights(const Plan& plan, Backend& backend, ExpertSource& source);
 
 /// Resolves and loads every kernel the plan can launch, so that no later bind of this plan does. On a GPU it may read
-/// packs and the disk cache, and compile for seconds. Idempotent, thread-safe; legal while streams are captured, by this
-/// thread or another. Nothing to do on the CPU. Throws usage for a plan of another device and for a miss after freeze(),
-/// unavailable when there is neither a pack with the kernel nor a compiler, internal when the compiler or the device
-/// refuses the code. To serve several GPUs, call it with the backend of each.
+/// packs and the disk cache, and compile for seconds. Idempotent, thread-safe; legal while streams are captured, by
+/// this thread or another. Nothing to do on the CPU. Throws usage for a plan of another device and for a miss after
+/// freeze(), unavailable when there is neither a pack with the kernel nor a compiler, unsupported when the compiler
+/// refuses the code and internal when the device does. To serve several GPUs, call it with the backend of each.
 void warm_up(const Plan& plan, Backend& backend);
 
 /// Checks everything that can be checked on the host. Host only, thread-safe; allocates no device memory and looks at

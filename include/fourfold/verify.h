@@ -32,8 +32,8 @@ CaseResult run_case(const std::string& file, Backend& backend, Inject inject = I
 void dump_case(const std::string& file, const std::string& name, const Caps& caps, const StackedExperts& experts,
                const MoeTensors& tensors);
 
-/// Random weights and tokens for `problem`, run and compared with the built-in double-precision reference. Packs a layer
-/// on the backend and waits for its stream; a refused problem is a result.
+/// Random weights and tokens for `problem`, run and compared with the built-in double-precision reference. Packs a
+/// layer on the backend and waits for its stream; a refused problem is a result.
 CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject = Inject::none);
 
 /// The residue, poison and replay matrix. `progress(done, total, name)`; every result is returned.
