@@ -24,7 +24,7 @@ struct GpuSurvey {
   std::string driver_version;  ///< newest CUDA that the driver runs, "13.0"; empty without a driver
   std::string driver_path;     ///< of the driver library; empty without a driver
   std::string reason;          ///< why no GPU can be used; empty when one can
-  std::vector<Gpu> gpus;
+  std::vector<Gpu> gpus;       ///< those that can be used; one that cannot is warned about in the log
 };
 
 /// Opens the driver and asks it. Never throws for what is missing: the reason says it. Thread-safe.

@@ -105,8 +105,8 @@ struct PackContent {
 /// Packs that are refused and a cache that is not used are warned about once each.
 class KernelLibrary {
  public:
-  /// Called before each kernel with (done, total, name), and once with done == total and an empty name. What it throws
-  /// ends the work; nothing half-written is left.
+  /// Called before each kernel with (done, total, name), again and again while another process builds that kernel, and
+  /// once with done == total and an empty name. What it throws ends the work; nothing half-written is left.
   using Progress = std::function<void(std::size_t done, std::size_t total, const std::string& name)>;
 
   /// Opens nothing yet.

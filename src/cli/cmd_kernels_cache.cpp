@@ -19,7 +19,7 @@ namespace {
 constexpr int kBadInput = static_cast<int>(ErrorCode::bad_input);
 
 struct Options {
-  std::string max_bytes;
+  std::optional<std::string> max_bytes;
   std::string folder;
   std::vector<std::string> packs;
   bool remove_bad = false;
@@ -39,7 +39,7 @@ std::uint64_t size_from(const std::string& text) {
   const bool ok = error == std::errc() && (suffix.empty() || shift > 0) && value <= (~std::uint64_t{0} >> shift);
   if (!ok)
     throw Error(ErrorCode::usage,
-                fmt::format("--max-bytes {}: write bytes as 536870912, or with K, M, G or T as 512M", text));
+                fmt::format("--max-bytes '{}': write bytes as 536870912, or with K, M, G or T as 512M", text));
   return value << shift;
 }
 
@@ -92,7 +92,7 @@ void print_removal(const CacheRemoval& removal, const std::string& folder, bool 
 
 int run_trim(const Options& options) {
   const std::optional<std::uint64_t> asked =
-      options.max_bytes.empty() ? std::nullopt : std::optional(size_from(options.max_bytes));
+      options.max_bytes ? std::optional(size_from(*options.max_bytes)) : std::nullopt;
   KernelLibrary library;
   const CacheStatistics cache = library.stat();
   print_removal(library.trim(asked.value_or(cache.max_bytes)), cache.folder.string(), options.json);

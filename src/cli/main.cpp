@@ -31,10 +31,13 @@ constexpr const char* kFooter =
     "Exit codes: 0 fine, 2 usage, 3 refused or unsupported, 4 bad input, 5 numbers differ, 6 regression,\n"
     "7 no such device, 70 internal.";
 
-// Asked of the bare arguments, because an error can come before they are parsed.
+// Asked of the bare arguments, because an error can come before they are parsed. A flag may have a value, as in
+// --json=true; which values mean no is the parser's business, and an object too many harms nobody.
 bool wants_json(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]) == "--json") return true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--json" || (argument.starts_with("--json=") && argument != "--json=false")) return true;
+  }
   return false;
 }
 

@@ -80,10 +80,32 @@ fs::path create_temporary_file(const fs::path& destination) {
        kMaxAttempts);
 }
 
+// A rename replaces whatever has the name: root would turn a device into a file, for every process of the machine.
+fs::path replaceable(const fs::path& path) {
+  fs::path destination = without_trailing_slash(path);
+  std::error_code error;
+  const fs::file_status status = fs::status(destination, error);
+  // /dev/stdout and the like are links into /proc, whatever they lead to just now.
+  const bool magic_link = fs::read_symlink(destination, error).string().starts_with("/proc/");
+  // A folder is none of these: a rename over it fails.
+  const bool other = fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+  check(!magic_link && !other, ErrorCode::bad_input,
+        "cannot write '{}': it is a device, pipe or socket; name a file", destination.string());
+  return destination;
+}
+
 }  // namespace
 
+void check_writable(const fs::path& path) {
+  const fs::path destination = replaceable(path);
+  std::error_code error;
+  check(!fs::is_directory(destination, error), ErrorCode::bad_input, "'{}' is a folder; name a file in it",
+        destination.string());
+  const TemporaryFile removed_at_the_end{create_temporary_file(destination)};
+}
+
 void write_file_atomically(const fs::path& path, std::span<const std::byte> bytes) {
-  const fs::path destination = without_trailing_slash(path);
+  const fs::path destination = replaceable(path);
   TemporaryFile temporary{create_temporary_file(destination)};
   OutputFile file = OutputFile::create(temporary.path);
   file.write(bytes);
@@ -135,9 +157,9 @@ void AtomicFolder::commit() {
   fs::recursive_directory_iterator entry(temporary_, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (entry->is_symlink()) continue;
-    if (entry->is_directory()) {
+    if (entry->is_directory(error)) {
       folders.push_back(entry->path());
-    } else if (entry->is_regular_file()) {
+    } else if (entry->is_regular_file(error)) {
       sync_path(entry->path());
     }
   }

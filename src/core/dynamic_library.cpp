@@ -62,6 +62,15 @@ std::vector<std::string> DynamicLibrary::search_list(std::span<const std::string
   return list;
 }
 
+std::string DynamicLibrary::literal_pattern(std::string_view folder) {
+  std::string pattern;
+  for (const char c : folder) {
+    if (c == '*' || c == '?' || c == '[' || c == '\\') pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
 void* DynamicLibrary::symbol(const char* name) const {
   void* address = find_symbol(name);
   check(address != nullptr, ErrorCode::unavailable, "'{}' has no symbol {}; install a version that has it",

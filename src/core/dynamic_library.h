@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ class DynamicLibrary {
   /// matches first, so newer versions win), then the bare names. Reads folders; never throws for one that is missing.
   static std::vector<std::string> search_list(std::span<const std::string> names,
                                               std::span<const std::string> folder_patterns);
+  /// The pattern for search_list that matches `folder` alone, whatever characters are in its name. Pure.
+  static std::string literal_pattern(std::string_view folder);
   ~DynamicLibrary() { close(); }
   DynamicLibrary(DynamicLibrary&& other) noexcept { swap(other); }
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {

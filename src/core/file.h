@@ -78,7 +78,12 @@ class OutputFile {
   std::uint64_t bytes_written_ = 0;
 };
 
-/// Writes aside, fsyncs, renames over `path`, fsyncs the folder. On failure `path` is as before and nothing else stays.
+/// Throws what write_file_atomically would throw before its first byte, and leaves nothing: for work of minutes whose
+/// result would find no place. Refuses anything at `path` that is there and no regular file (a folder, /dev/null,
+/// /dev/stdout), because a rename would put the file in its place. A link to a regular file is fine, and is replaced.
+void check_writable(const std::filesystem::path& path);
+/// Checks as above, writes aside, fsyncs, renames over `path`, fsyncs the folder. On failure `path` is as before and
+/// nothing else stays.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

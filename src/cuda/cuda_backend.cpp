@@ -136,8 +136,9 @@ class CudaInterface final : public BackendInterface {
 std::unique_ptr<BackendInterface> make_cuda_interface(std::shared_ptr<const DriverApi> driver, int ordinal,
                                                       ImageStoreOptions kernels, bool poison_workspace) {
   const DeviceReport report = read_device(*driver, ordinal);
-  const ScopedRelaxedCapture relaxed(*driver);  // a context is created and a stream made
-  return std::make_unique<CudaInterface>(Context::retain(std::move(driver), ordinal), report, std::move(kernels),
+  // A context is created and a stream made. `driver` is not moved away: when either fails, it restores the mode.
+  const ScopedRelaxedCapture relaxed(*driver);
+  return std::make_unique<CudaInterface>(Context::retain(driver, ordinal), report, std::move(kernels),
                                          poison_workspace);
 }
 

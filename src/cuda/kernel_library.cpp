@@ -1,12 +1,11 @@
 // Kernels as files, for the public header: lists, packs, the disk cache. Each call makes its own image store, so that
 // it sees the files as they are now.
-#include <unistd.h>
-
 #include <mutex>
 #include <set>
 #include <system_error>
 
 #include "core/check.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "cuda/jit/image_store.h"
 #include "fourfold/kernels.h"
@@ -23,15 +22,13 @@ std::vector<KernelSpec> specs_of(const std::string& architecture, std::span<cons
 }
 
 // Before a compile of minutes. The write itself has the last word.
-void check_writable(const fs::path& file) {
+void check_pack_place(const fs::path& file) {
   check(!file.empty(), ErrorCode::usage, "the name of the pack is empty; name a file, as sm_90a.pack");
   std::error_code error;
-  check(!fs::is_directory(file, error), ErrorCode::bad_input, "'{}' is a folder; name a file in it", file.string());
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   check(fs::is_directory(folder, error), ErrorCode::bad_input, "cannot write '{}': there is no folder '{}'",
         file.string(), folder.string());
-  check(::access(folder.c_str(), W_OK | X_OK) == 0, ErrorCode::bad_input,
-        "cannot write '{}': the folder '{}' is not writable", file.string(), folder.string());
+  check_writable(file);
 }
 
 PackContent content_of(const cuda::KernelPack& pack, const cuda::SourceTree& sources) {
@@ -40,7 +37,7 @@ PackContent content_of(const cuda::KernelPack& pack, const cuda::SourceTree& sou
   content.architecture = pack.target().architecture;
   content.compiler = pack.target().compiler_version;
   content.sources_digest = pack.sources_digest();
-  content.bytes = fs::file_size(pack.path());
+  content.bytes = pack.bytes();
   for (const auto& kernel : pack.kernels()) content.kernels.push_back(kernel.spec.name());
   content.stale_reason = pack.stale_reason(sources, content.architecture);
   return content;
@@ -109,12 +106,18 @@ PackContent KernelLibrary::build(const std::string& architecture, const fs::path
                                  const Progress& progress) {
   const std::vector<KernelSpec> specs = specs_of(architecture, problems);
   check(!specs.empty(), ErrorCode::usage, "the problems launch no kernel, so there is nothing to pack");
-  check_writable(file);
+  check_pack_place(file);
   const cuda::KernelTarget target = state_->compiler->target(architecture);
-  cuda::DiskCache disk(state_->options.disk);
-  cuda::KernelPackWriter writer(*state_->options.sources, target);
-  for (std::size_t i = 0; i < specs.size(); ++i) {
+  std::size_t i = 0;
+  const auto step = [&] {
     if (progress) progress(i, specs.size(), specs[i].name());
+  };
+  cuda::DiskCacheOptions disk_options = state_->options.disk;
+  disk_options.pause = step;
+  cuda::DiskCache disk(std::move(disk_options));
+  cuda::KernelPackWriter writer(*state_->options.sources, target);
+  for (; i < specs.size(); ++i) {
+    step();
     const cuda::KernelKey key = cuda::kernel_key(*state_->options.sources, specs[i], target);
     const auto compile = [&] { return state_->compiler->compile(specs[i], architecture, cuda::Report::silence).image; };
     writer.add(specs[i], disk.find_or_build(key, compile).image);
@@ -127,10 +130,16 @@ PackContent KernelLibrary::build(const std::string& architecture, const fs::path
 KernelPreparation KernelLibrary::prewarm(const std::string& architecture, std::span<const Caps> problems,
                                          const Progress& progress) {
   const std::vector<KernelSpec> specs = specs_of(architecture, problems);
-  cuda::ImageStore store(state_->options);
-  KernelPreparation preparation;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
+  std::size_t i = 0;
+  const auto step = [&] {
     if (progress) progress(i, specs.size(), specs[i].name());
+  };
+  cuda::ImageStoreOptions options = state_->options;
+  options.disk.pause = step;
+  cuda::ImageStore store(std::move(options));
+  KernelPreparation preparation;
+  for (; i < specs.size(); ++i) {
+    step();
     if (!store.locate(specs[i], architecture)) {
       const std::string problem = store.disk().stat().problem;
       check(problem.empty(), ErrorCode::unavailable,

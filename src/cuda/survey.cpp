@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/log.h"
 #include "cuda/device.h"
 #include "fourfold/error.h"
 
@@ -32,14 +33,25 @@ GpuSurvey survey(const DriverOpening& opening) {
   if (opening.driver == nullptr) return survey;
   survey.driver_version = version_text(opening.driver->version());
   survey.driver_path = opening.driver->library_path();
+  int count = 0;
   try {
-    const int count = device_count(*opening.driver);
+    count = device_count(*opening.driver);
     if (count == 0) survey.reason = "the driver shows no GPU; see CUDA_VISIBLE_DEVICES";
-    for (int ordinal = 0; ordinal < count; ++ordinal)
-      survey.gpus.push_back(gpu_of(read_device(*opening.driver, ordinal)));
   } catch (const Error& error) {
     survey.reason = error.what();
   }
+  std::string broken;  // one that fell off its bus must not hide the others
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    try {
+      survey.gpus.push_back(gpu_of(read_device(*opening.driver, ordinal)));
+    } catch (const Error& error) {
+      broken += fmt::format("{}cuda:{} cannot be used: {}", broken.empty() ? "" : "; ", ordinal, error.what());
+    }
+  }
+  if (survey.gpus.empty() && !broken.empty())
+    survey.reason = broken;
+  else if (!broken.empty())
+    log_warn(broken);
   return survey;
 }
 

@@ -58,9 +58,12 @@ std::string shape_text(const ConstTensorView& view) {
 
 // Texts are made only when a check fails: bind is on the path of every call.
 //
-// Dtype is checked by the caller, so widths below are defined. Extents are bounded by the plan's rules.
-Range check_data(std::string_view name, const ConstTensorView& view) {
-  const auto bytes = static_cast<std::uintptr_t>(view.bytes());
+// Dtype is checked by the caller, so widths below are defined; `rows` of `row_elements` are at least 0.
+Range check_data(std::string_view name, const ConstTensorView& view, std::int64_t rows, std::int64_t row_elements) {
+  const std::int64_t row_bytes = row_elements * dtype_bits(view.dtype) / 8;
+  check(row_bytes == 0 || rows <= INT64_MAX / row_bytes, ErrorCode::usage,
+        "bind: {} has {} rows of {} bytes, which leaves the address space; fix its shape", name, rows, row_bytes);
+  const auto bytes = static_cast<std::uintptr_t>(rows * row_bytes);
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
   if (bytes != 0 && view.data == nullptr)
     fail(ErrorCode::usage, "bind: {} {} has a null data pointer; pass its {} bytes", name, shape_text(view), bytes);
@@ -79,7 +82,7 @@ Range check_data(std::string_view name, const ConstTensorView& view) {
 Range check_matrix(std::string_view name, const ConstTensorView& view, std::int64_t rows, std::int64_t columns) {
   if (view.rank != 2 || view.shape[0] != rows || view.shape[1] != columns)
     fail(ErrorCode::usage, "bind: {} has shape {}, expected [{}, {}]", name, shape_text(view), rows, columns);
-  return check_data(name, view);
+  return check_data(name, view, rows, columns);
 }
 
 void check_dtype(std::string_view name, DType got, DType expected) {
@@ -122,7 +125,7 @@ Range check_map(const Caps& caps, const ConstTensorView& map) {
   if (map.rank != 1 || map.shape[0] != caps.global_experts)
     fail(ErrorCode::usage, "bind: expert_map has shape {}, expected [{}] (caps.global_experts)", shape_text(map),
          caps.global_experts);
-  return check_data("expert_map", map);
+  return check_data("expert_map", map, 1, caps.global_experts);
 }
 
 Range check_workspace(const Plan& plan, std::span<std::byte> workspace) {
@@ -134,6 +137,8 @@ Range check_workspace(const Plan& plan, std::span<std::byte> workspace) {
         "bind: workspace is at address {:#x}, which is not a multiple of {}; align its base", begin, kSegmentAlignment);
   check(needed == 0 || begin != 0, ErrorCode::usage,
         "bind: workspace has a null pointer, the plan needs {} bytes; pass plan.workspace_bytes() bytes", needed);
+  check(begin <= UINTPTR_MAX - needed, ErrorCode::usage,
+        "bind: workspace at address {:#x} with {} bytes leaves the address space; fix its pointer", begin, needed);
   return {"workspace", begin, begin + needed};
 }
 
@@ -141,6 +146,8 @@ Range check_counter(const std::uint32_t* counter) {
   const auto begin = reinterpret_cast<std::uintptr_t>(counter);
   check(begin % sizeof(std::uint32_t) == 0, ErrorCode::usage,
         "bind: invalid_ids is at address {:#x}, which is not a multiple of {}; align it", begin, sizeof(std::uint32_t));
+  check(begin <= UINTPTR_MAX - sizeof(std::uint32_t), ErrorCode::usage,
+        "bind: invalid_ids at address {:#x} leaves the address space; fix its pointer", begin);
   return {"invalid_ids", begin, counter == nullptr ? begin : begin + sizeof(std::uint32_t)};
 }
 
@@ -159,6 +166,21 @@ void check_apart(const Range& a, const Range& b) {
         a.name, a.begin, a.end, b.name, b.begin, b.end);
 }
 
+void check_dtypes(const Caps& caps, const MoeTensors& tensors) {
+  check_dtype("x", tensors.x.dtype, caps.activation_dtype);
+  check_dtype("out", tensors.out.dtype, caps.activation_dtype);
+  check_dtype("topk_weights", tensors.topk_weights.dtype, DType::f32);
+  const DType ids = tensors.topk_ids.dtype;
+  if (ids != DType::i32 && ids != DType::i64)
+    fail(ErrorCode::usage, "bind: topk_ids is {}, expected I32 or I64", dtype_text(ids));
+}
+
+std::array<Range, 4> check_inputs(const Caps& caps, const MoeTensors& tensors, std::int64_t tokens) {
+  return {check_matrix("x", tensors.x, tokens, caps.hidden),
+          check_matrix("topk_ids", tensors.topk_ids, tokens, caps.top_k),
+          check_matrix("topk_weights", tensors.topk_weights, tokens, caps.top_k), check_map(caps, tensors.expert_map)};
+}
+
 }  // namespace
 
 Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std::span<std::byte> workspace,
@@ -167,18 +189,10 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   check_device(plan, backend, "bind");
   check_stream(plan.device(), stream);
   check_weights(caps, tensors.weights);
-  check_dtype("x", tensors.x.dtype, caps.activation_dtype);
-  check_dtype("out", tensors.out.dtype, caps.activation_dtype);
-  check_dtype("topk_weights", tensors.topk_weights.dtype, DType::f32);
-  const DType id_dtype = tensors.topk_ids.dtype;
-  if (id_dtype != DType::i32 && id_dtype != DType::i64)
-    fail(ErrorCode::usage, "bind: topk_ids is {}, expected I32 or I64", dtype_text(id_dtype));
-
+  check_dtypes(caps, tensors);
   const std::int64_t tokens = check_tokens(caps, tensors.x);
   const Range out = check_matrix("out", tensors.out, tokens, caps.hidden);
-  const std::array<Range, 4> inputs{
-      check_matrix("x", tensors.x, tokens, caps.hidden), check_matrix("topk_ids", tensors.topk_ids, tokens, caps.top_k),
-      check_matrix("topk_weights", tensors.topk_weights, tokens, caps.top_k), check_map(caps, tensors.expert_map)};
+  const std::array<Range, 4> inputs = check_inputs(caps, tensors, tokens);
   const Range counter = check_counter(tensors.invalid_ids);
   const Range scratch = check_workspace(plan, workspace);
   for (const Range& input : inputs) {
@@ -198,7 +212,7 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   bound->tokens = tokens;
   bound->x = tensors.x.data;
   bound->topk_ids = tensors.topk_ids.data;
-  bound->ids_are_64_bit = id_dtype == DType::i64;
+  bound->ids_are_64_bit = tensors.topk_ids.dtype == DType::i64;
   bound->topk_weights = tensors.topk_weights.as<float>();
   bound->out = tensors.out.data;
   bound->expert_map = tensors.expert_map.as<std::int32_t>();
@@ -209,11 +223,10 @@ Binding bind(const Plan& plan, Backend& backend, const MoeTensors& tensors, std:
   return Binding(std::move(bound));
 }
 
-void check_output_apart(const MoeTensors& tensors) {
-  const Range out = check_data("out", tensors.out);
-  for (const auto& [name, view] : {std::pair("x", &tensors.x), {"topk_ids", &tensors.topk_ids},
-                                   {"topk_weights", &tensors.topk_weights}, {"expert_map", &tensors.expert_map}})
-    if (!view->absent()) check_apart(out, check_data(name, *view));
+void check_whole_call(const Caps& caps, const MoeTensors& tensors, std::int64_t tokens) {
+  check_dtypes(caps, tensors);
+  const Range out = check_matrix("out", tensors.out, tokens, caps.hidden);
+  for (const Range& input : check_inputs(caps, tensors, tokens)) check_apart(out, input);
 }
 
 void warm_up(const Plan& plan, Backend& backend) {

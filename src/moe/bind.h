@@ -13,7 +13,8 @@ namespace fourfold {
 /// set. Thread counts may differ: a run uses the plan's. `call` names the caller in the text.
 void check_device(const Plan& plan, const Backend& backend, std::string_view call);
 
-/// Throws usage when `tensors.out` overlaps an input, whole tensors, whatever bind looks at.
-void check_output_apart(const MoeTensors& tensors);
+/// Throws usage when a tensor of a call of `tokens` rows, more than a plan of `caps` may serve at once, has the wrong
+/// dtype, shape or address, or `tensors.out` overlaps an input. Texts as bind's. Afterwards offsets of rows are safe.
+void check_whole_call(const Caps& caps, const MoeTensors& tensors, std::int64_t tokens);
 
 }  // namespace fourfold

@@ -44,7 +44,8 @@ std::vector<Binding> bind_sliced(const Plan& plan, Backend& backend, const MoeTe
   check_rows("topk_ids", tensors.topk_ids, tokens);
   check_rows("topk_weights", tensors.topk_weights, tokens);
   check_rows("out", tensors.out, tokens);
-  check_output_apart(tensors);  // a slice of out must not meet another slice's inputs either
+  // Before offsets are computed; and a slice of out must not meet another slice's inputs either.
+  check_whole_call(plan.caps(), tensors, tokens);
   for (std::int64_t first = 0; first < tokens; first += slice) {
     const std::int64_t count = std::min(slice, tokens - first);
     MoeTensors rows = tensors;

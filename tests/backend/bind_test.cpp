@@ -223,6 +223,11 @@ const std::vector<Refusal>& refusals() {
          c.workspace = {static_cast<std::byte*>(nullptr), c.workspace.size()};
        },
        "workspace has a null pointer"},
+      {"",
+       [](Call& c) {
+         c.workspace = {reinterpret_cast<std::byte*>(UINTPTR_MAX - 255), c.workspace.size()};
+       },
+       "leaves the address space"},
       // overlaps
       {"", [](Call& c) { c.tensors.out.data = c.x_data; }, "out [0x"},
       {"", [](Call& c) { c.tensors.out.data = c.x_data + 2 * (kTokens * kHidden - 1); }, "overlaps x"},
@@ -242,6 +247,8 @@ const std::vector<Refusal>& refusals() {
        "invalid_ids [0x"},
       {"", [](Call& c) { c.tensors.invalid_ids = reinterpret_cast<std::uint32_t*>(c.x_data + 1); },
        "invalid_ids is at"},
+      {"", [](Call& c) { c.tensors.invalid_ids = reinterpret_cast<std::uint32_t*>(UINTPTR_MAX - 3); },
+       "leaves the address space"},
   };
   return table;
 }

@@ -1,10 +1,13 @@
 // kernels list, build, prewarm, stat, trim, verify, clear, export, import and doctor --capture, with the real compiler.
 // The architecture is one for which nobody keeps a pack beside the program of a build.
+#include <sys/stat.h>
+
 #include <csignal>
 #include <cstring>
 #include <optional>
 #include <thread>
 
+#include "cuda/jit/file_lock.h"
 #include "cuda/jit/kernel_pack.h"
 #include "plan/kernel_catalog.h"
 #include "program.h"
@@ -240,6 +243,8 @@ TEST_F(Kernels, BadEntriesAreNamedWith4) {
 // ---- failures --------------------------------------------------------------------------------------------------
 
 TEST_F(Kernels, HaveTheDocumentedExitCodes) {
+  fs::create_symlink(folder.file("loop"), folder.file("loop"));
+  ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
   const std::vector<std::tuple<std::vector<std::string>, int, const char*>> calls = {
       {{}, 2, "subcommand"},
       {{"list", "--arch", "sm_75"}, 2, "sm_75"},
@@ -253,9 +258,14 @@ TEST_F(Kernels, HaveTheDocumentedExitCodes) {
       {about("build", {"-o", folder.file("packs")}), 4, "folder"},
       {{"verify", folder.file("none.pack")}, 4, ""},
       {{"import", folder.file("none")}, 4, "none"},
+      {{"import", folder.file("loop")}, 4, "loop"},
+      {{"import", std::string(5000, 'a')}, 4, "too long"},
+      {about("build", {"-o", folder.file("pipe")}), 4, "pipe"},
+      {about("build", {"-o", folder.file(std::string(250, 'a'))}), 4, "too long"},
       {{"export"}, 2, "folder"},
       {{"trim", "--max-bytes", "12Q"}, 2, "12Q"},
       {{"trim", "--max-bytes", "-1"}, 2, "-1"},
+      {{"trim", "--max-bytes", ""}, 2, "--max-bytes ''"},
       {{"trim", "--max-bytes", "99999999999T"}, 2, "99999999999T"},
   };
   for (const auto& [arguments, code, says] : calls) {
@@ -304,6 +314,58 @@ TEST_F(Kernels, CtrlCLeavesNothingHalfWritten) {
   EXPECT_TRUE(fs::is_empty(folder.file("packs")));
   EXPECT_EQ(json_of({"stat"})["partial_files"], 0);
   EXPECT_TRUE(json_of({"verify"})["ok"].get<bool>());
+}
+
+// The holder of the lock may be stopped, and then no end of the wait is in sight.
+TEST_F(Kernels, CtrlCEndsTheWaitForAnotherProcess) {
+  const Json list = json_of(about("list"));
+  const fs::path locks = folder.file("cache") + "/kernels/locks";
+  fs::create_directories(locks);
+  std::string reason;
+  std::vector<cuda::FileLock> held;
+  for (const Json& kernel : list["kernels"])
+    held.push_back(*cuda::FileLock::acquire(locks / kernel["digest"].get<std::string>(), cuda::FileLock::Wait::no,
+                                            reason));
+  for (const bool build : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int null = open("/dev/null", O_WRONLY);
+      dup2(null, 1);
+      dup2(null, 2);
+      execl(kProgram.c_str(), "fourfold", "kernels", build ? "build" : "prewarm", "--arch", kArch.c_str(), "--problem",
+            kProblem.c_str(), build ? "-o" : nullptr, pack.c_str(), static_cast<char*>(nullptr));
+      _exit(99);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, WNOHANG), 0) << "it did not wait";
+    kill(child, SIGTERM);
+    pid_t ended = 0;
+    for (int i = 0; i < 500 && ended == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ended = waitpid(child, &status, WNOHANG);
+    }
+    if (ended == 0) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+    }
+    EXPECT_TRUE(WIFEXITED(status)) << "SIGTERM did not end it";
+    EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  }
+}
+
+TEST_F(Kernels, AnErrorIsAnObjectHoweverTheFlagIsWritten) {
+  for (const char* flag : {"--json", "--json=true", "--json=1"})
+    EXPECT_EQ(only_object(kernels({"list", "--arch", "sm_1", flag}))["error"]["code"], 2) << flag;
+  EXPECT_EQ(kernels({"list", "--arch", "sm_1", "--json=false"}).out, "");
+}
+
+// Before the first compile: nothing may be in the cache afterwards.
+TEST_F(Kernels, ABuildWithNoPlaceForItsPackCompilesNothing) {
+  ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  for (const std::string& name : {folder.file("pipe"), folder.file(std::string(250, 'a'))})
+    EXPECT_EQ(kernels(about("build", {"-o", name})).exit_code, 4);
+  EXPECT_EQ(json_of({"stat"})["entries"], 0);
 }
 
 // ---- doctor ----------------------------------------------------------------------------------------------------
@@ -385,6 +447,15 @@ TEST_F(StandInGpu, IsDescribedByDoctor) {
   for (const char* part : {"cuda:1: Stand-in GPU 1 (sm_90a)", "SMs at 1980 MHz", "4917 GB/s", "runs CUDA 13.0"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   EXPECT_EQ(only_object(run({"kernels", "list", "--json"}))["architecture"], "sm_90a") << "the first GPU's";
+}
+
+// NVRTC looks for a driver by itself.
+TEST_F(StandInGpu, NvrtcCompilesBesideIt) {
+  const Variable cache("FOURFOLD_CACHE_DIR", folder.file("cache"));
+  if (!only_object(run({"doctor", "--quick", "--json"}))["nvrtc"]["reason"].get<std::string>().empty()) GTEST_SKIP();
+  const Outcome outcome = run({"kernels", "prewarm", "--arch", kArch, "--problem", kProblem, "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << outcome.err;
+  EXPECT_EQ(only_object(outcome)["compiled"], kCount);
 }
 
 /// A pack of every kernel with code that the stand-in driver loads.

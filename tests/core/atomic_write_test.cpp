@@ -1,5 +1,6 @@
 // A file or folder appears complete or not at all, and a failure leaves nothing beside it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,39 @@ TEST_F(AtomicWrite, FileReplacesAnOlderOneAndLeavesNothingBeside) {
   write_file_atomically(folder / "f", std::string_view("new"));
   EXPECT_EQ(read_text_file(folder / "f", 100), "new");
   EXPECT_EQ(names(), Names{"f"});
+}
+
+TEST_F(AtomicWrite, WhatIsNoFileIsNotReplacedByOne) {
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("/dev/null", folder / "to_a_device");
+  fs::create_symlink("/proc/self/fd/1", folder / "stdout");  // as /dev/stdout is one
+  const Names before = names();
+  for (const char* name : {"pipe", "to_a_device", "stdout"}) {
+    for (const bool only_asked : {true, false}) {
+      try {
+        if (only_asked)
+          check_writable(folder / name);
+        else
+          write_file_atomically(folder / name, std::string_view("x"));
+        ADD_FAILURE() << name << " was replaced";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::bad_input);
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      }
+    }
+    EXPECT_FALSE(fs::is_regular_file(fs::symlink_status(folder / name))) << name;
+  }
+  EXPECT_EQ(names(), before);
+}
+
+TEST_F(AtomicWrite, WhetherAFileCanBeWrittenIsAskedWithoutWriting) {
+  check_writable(folder / "new");
+  write_text(folder / "old", "text");
+  check_writable(folder / "old");
+  EXPECT_EQ(read_text_file(folder / "old", 100), "text");
+  for (const fs::path& path : {folder, folder / "none" / "x", folder / std::string(250, 'a'), folder / "old" / "x"})
+    EXPECT_THROW(check_writable(path), Error) << path;  // 250 characters have no place for the partial file's ending
+  EXPECT_EQ(names(), Names{"old"});
 }
 
 TEST_F(AtomicWrite, FileThatCannotBeRenamedLeavesNothing) {

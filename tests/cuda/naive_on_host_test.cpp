@@ -45,7 +45,8 @@ TEST(NaiveOnHost, EveryFormatDTypeAndActivation) {
 }
 
 TEST(NaiveOnHost, TheSmallestAndSomeOddSizes) {
-  for (const char* sizes : {"t1 k1 e1 h8 i8 ", "t3 k64 e2 h24 i8 ", "t130 k2 e300 h8 i136 ", "t2 k1 e4096 h16 i16 "})
+  for (const char* sizes : {"t1 k1 e1 h8 i8 ", "t3 k64 e2 h24 i8 ", "t130 k2 e300 h8 i136 ", "t2 k1 e4096 h16 i16 ",
+                            "t3 k64 e4096 h8 i8 "})
     for (const char* format : kFormats) {
       const Caps caps = support::caps_of(std::string(sizes) + format + " bf16 silu");
       EXPECT_TRUE(support::problem_fits(caps, caps.max_tokens, 5, host(), {.plant_dead_ids = true}));

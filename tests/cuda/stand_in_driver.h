@@ -26,6 +26,7 @@ class StandInControl {
     return control;
   }
   decltype(&stand_in_reset) reset;
+  decltype(&stand_in_forget) forget;
   decltype(&stand_in_set_device_count) set_device_count;
   decltype(&stand_in_set_attribute) set_attribute;
   decltype(&stand_in_set_memory_limit) set_memory_limit;
@@ -57,6 +58,7 @@ class StandInControl {
  private:
   StandInControl() : library_(DynamicLibrary::open(std::array{std::string(FOURFOLD_STAND_IN_CUDA)})) {
     load(reset, "stand_in_reset");
+    load(forget, "stand_in_forget");
     load(set_device_count, "stand_in_set_device_count");
     load(set_attribute, "stand_in_set_attribute");
     load(set_memory_limit, "stand_in_set_memory_limit");

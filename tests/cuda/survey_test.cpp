@@ -53,10 +53,29 @@ TEST_F(SurveyTest, ADriverWithoutAGpuSaysSo) {
   EXPECT_NE(found.reason.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << found.reason;
 }
 
-TEST_F(SurveyTest, ACallThatFailsIsTheReason) {
+TEST_F(SurveyTest, CallsThatFailForEveryGpuAreTheReason) {
+  control_.fail("cuDeviceGetName", 0, 999);
   control_.fail("cuDeviceGetName", 0, 999);
   const GpuSurvey found = survey({driver_, ""});
+  EXPECT_TRUE(found.gpus.empty());
   EXPECT_NE(found.reason.find("cuDeviceGetName"), std::string::npos) << found.reason;
+}
+
+TEST_F(SurveyTest, ACountThatFailsIsTheReason) {
+  control_.fail("cuDeviceGetCount", 0, 999);
+  const GpuSurvey found = survey({driver_, ""});
+  EXPECT_TRUE(found.gpus.empty());
+  EXPECT_NE(found.reason.find("cuDeviceGetCount"), std::string::npos) << found.reason;
+}
+
+TEST_F(SurveyTest, ABrokenGpuDoesNotHideTheOthers) {
+  for (const int broken : {0, 1}) {
+    control_.fail("cuDeviceTotalMem_v2", broken, 999);
+    const GpuSurvey found = survey({driver_, ""});
+    EXPECT_EQ(found.reason, "");
+    ASSERT_EQ(found.gpus.size(), 1u);
+    EXPECT_EQ(found.gpus[0].ordinal, 1 - broken);
+  }
 }
 
 TEST(Survey, WithoutADriverThereIsOnlyAReason) {

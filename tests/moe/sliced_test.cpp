@@ -1,5 +1,8 @@
 // Batches longer than a plan serves: the same bits, all checks before the first launch.
 #include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "support/moe_layer.h"
 
@@ -102,6 +105,33 @@ TEST_F(Sliced, RefusesAWrongDtypeOfALaterSliceBeforeAnythingRuns) {
   all.topk_ids.dtype = DType::f32;
   EXPECT_NE(refusal(all).find("topk_ids is F32"), std::string::npos);
   EXPECT_TRUE(untouched());
+}
+
+TEST_F(Sliced, RefusesEveryShapeAndDtypeBeforeItComputesAnOffset) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  const std::vector<std::pair<std::function<void(MoeTensors&)>, std::string>> table{
+      {[](MoeTensors& t) { t.x.dtype = DType::f4_e2m1; }, "x is F4"},
+      {[](MoeTensors& t) { t.out.dtype = DType::f4_e2m1; }, "out is F4"},
+      {[](MoeTensors& t) { t.topk_ids.dtype = static_cast<DType>(200); }, "topk_ids is dtype 200"},
+      {[](MoeTensors& t) { t.topk_weights.dtype = DType::f4_e2m1; }, "topk_weights is F4"},
+      {[](MoeTensors& t) { t.x.shape[1] = kHuge; }, "x has shape [23, 4611686018427387904]"},
+      {[](MoeTensors& t) { t.topk_ids.shape[1] = kHuge; }, "topk_ids has shape"},
+      {[](MoeTensors& t) { t.topk_weights.shape[1] = -1; }, "topk_weights has shape [23, -1]"},
+      {[](MoeTensors& t) { t.out.shape[1] = kHuge; }, "out has shape"},
+      {[](MoeTensors& t) { t.expert_map = {t.x.data, DType::f4_e2m1, {5}}; }, "takes none"},
+      {[](MoeTensors& t) { t.expert_map = {t.x.data, DType::i32, {kHuge, kHuge}}; }, "takes none"},
+      {[](MoeTensors& t) {
+         t.x.shape[0] = t.out.shape[0] = t.topk_ids.shape[0] = t.topk_weights.shape[0] = kHuge;
+       },
+       "leaves the address space"},
+  };
+  for (const auto& [spoil, part] : table) {
+    MoeTensors all = tensors();
+    spoil(all);
+    const std::string text = refusal(all);
+    EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
+    EXPECT_TRUE(untouched());
+  }
 }
 
 TEST(PoisonWorkspace, ChangesNoResultAndLeavesNoOldByte) {

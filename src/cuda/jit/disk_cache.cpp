@@ -55,7 +55,7 @@ std::string make_private_folder(const fs::path& path) {
 }  // namespace
 
 DiskCacheOptions disk_cache_options(const Settings& settings) {
-  return {settings.cache_dir, settings.cache_max_bytes, !settings.no_disk_cache, {}};
+  return {settings.cache_dir, settings.cache_max_bytes, !settings.no_disk_cache, {}, {}};
 }
 
 DiskCache::DiskCache(DiskCacheOptions options) : options_(std::move(options)) {
@@ -183,7 +183,8 @@ DiskCache::Found DiskCache::find_or_build(const KernelKey& key, const std::funct
   if (std::optional<Image> image = find(key)) return {std::move(*image), true};
   if (!ready_to_write()) return {built(), false};
   std::string reason;
-  const std::optional<FileLock> lock = FileLock::acquire(locks_ / key.digest, FileLock::Wait::yes, reason);
+  const std::optional<FileLock> lock =
+      FileLock::acquire(locks_ / key.digest, FileLock::Wait::yes, reason, options_.pause);
   if (!lock) {
     stop_writing(reason);
     return {built(), false};

@@ -29,6 +29,8 @@ struct DiskCacheOptions {
   std::uint64_t max_bytes = 1ull << 30;          ///< of all entries; least recently used ones go first
   bool enabled = true;                           ///< false: every call builds, nothing is read or said
   std::function<void(std::string_view)> report;  ///< gets each warning; empty is log_warn. Called from any thread
+  /// Called now and then while find_or_build waits for another process; what it throws ends the wait.
+  std::function<void()> pause = {};
 };
 
 /// From cache_dir, cache_max_bytes and no_disk_cache. Pure.
@@ -48,7 +50,8 @@ class DiskCache {
   };
   /// The image of `key`: read, or else built and written. While it builds, others that ask for this key wait and then
   /// read the result, so each key is built once among all processes. `build` must return a non-empty image; what it
-  /// throws goes to the caller, and then nothing is written. Blocks while another process builds the same key.
+  /// throws goes to the caller, and then nothing is written. Blocks while another process builds the same key, calling
+  /// DiskCacheOptions::pause.
   Found find_or_build(const KernelKey& key, const std::function<Image()>& build);
   /// Only looks, and counts as a use. Empty when it is missing, damaged, or the cache is not used.
   std::optional<Image> find(const KernelKey& key);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <system_error>
 #include <tuple>
@@ -164,7 +165,9 @@ CacheVerification DiskCache::verify(bool drop_bad) {
       result.valid.push_back(check_entry(file, entry));
     } catch (const Error& error) {
       result.bad.push_back({file.path.string(), error.what()});
-      if (drop_bad) ::unlink(file.path.c_str());
+      if (!drop_bad || ::unlink(file.path.c_str()) == 0 || errno == ENOENT) continue;
+      fail(ErrorCode::unavailable, "the bad entry '{}' cannot be removed: {}", file.path.string(),
+           std::generic_category().message(errno));
     }
   }
   const auto by_name = [](const CacheEntry& a, const CacheEntry& b) {
@@ -198,8 +201,10 @@ std::uint64_t DiskCache::export_to(const fs::path& destination, const std::funct
 
 CacheImport DiskCache::import_from(const fs::path& source, const std::function<void()>& pause) {
   require_usable();
-  check(fs::is_directory(source), ErrorCode::bad_input, "'{}' is no folder; name one that an export wrote",
-        source.string());
+  std::error_code looked;
+  const fs::directory_iterator readable(source, looked);
+  check(!looked, ErrorCode::bad_input, "cannot read the folder '{}': {}; name one that an export wrote",
+        source.string(), looked.message());
   CacheImport result;
   const bool writable = ready_to_write();
   check(writable, ErrorCode::unavailable, "nothing can be imported: {}", stat().problem);
@@ -213,7 +218,7 @@ CacheImport DiskCache::import_from(const fs::path& source, const std::function<v
       continue;
     }
     const fs::path path = entries_ / file.path.filename();
-    if (fs::exists(path)) {
+    if (fs::exists(path, looked)) {
       ++result.present;
       continue;
     }

@@ -27,27 +27,43 @@ bool is_current(int descriptor, const std::filesystem::path& path) {
          ours.st_dev == named.st_dev;
 }
 
+// Closes unless it is taken away.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+// 0, or errno of flock.
+int lock_exclusively(int descriptor, bool wait, const std::function<void()>& pause) {
+  constexpr useconds_t kPauseMicroseconds = 100'000;
+  const bool blocking = wait && !pause;
+  while (::flock(descriptor, LOCK_EX | (blocking ? 0 : LOCK_NB)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK || !wait) return errno;
+    pause();
+    ::usleep(kPauseMicroseconds);
+  }
+  return 0;
+}
+
 }  // namespace
 
-std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, Wait wait, std::string& reason) {
+std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, Wait wait, std::string& reason,
+                                          const std::function<void()>& pause) {
   reason.clear();
   while (true) {
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (descriptor < 0) {
+    Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
+    if (file.value < 0) {
       reason = failure("create the lock", path, errno);
       return std::nullopt;
     }
-    int result = 0;
-    do {
-      result = ::flock(descriptor, LOCK_EX | (wait == Wait::no ? LOCK_NB : 0));
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) {
-      if (errno != EWOULDBLOCK) reason = failure("lock", path, errno);
-      ::close(descriptor);
+    if (const int error = lock_exclusively(file.value, wait == Wait::yes, pause); error != 0) {
+      if (error != EWOULDBLOCK) reason = failure("lock", path, error);
       return std::nullopt;
     }
-    if (is_current(descriptor, path)) return FileLock(path, descriptor);
-    ::close(descriptor);
+    if (is_current(file.value, path)) return FileLock(path, std::exchange(file.value, -1));
   }
 }
 

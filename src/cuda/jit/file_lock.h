@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,10 @@ class FileLock {
  public:
   enum class Wait { yes, no };
   /// Empty, with the reason in `reason`, when the file cannot be made or locked; with Wait::no also when another holds
-  /// the lock (`reason` is then empty). Wait::yes blocks as long as the holder lives.
-  static std::optional<FileLock> acquire(const std::filesystem::path& path, Wait wait, std::string& reason);
+  /// the lock (`reason` is then empty). Wait::yes blocks as long as the holder lives; a holder may be stopped, so that
+  /// `pause`, unless empty, is called ten times a second meanwhile, and what it throws ends the wait.
+  static std::optional<FileLock> acquire(const std::filesystem::path& path, Wait wait, std::string& reason,
+                                         const std::function<void()>& pause = {});
   ~FileLock() { release(); }
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) = delete;

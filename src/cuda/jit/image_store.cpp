@@ -2,6 +2,7 @@
 #include "cuda/jit/image_store.h"
 
 #include "core/check.h"
+#include "core/dynamic_library.h"
 #include "core/log.h"
 
 namespace fourfold::cuda {
@@ -40,7 +41,7 @@ struct ImageStore::Slot {
 
 std::shared_ptr<NvrtcCompiler> nvrtc_compiler(const Settings& settings) {
   std::vector<std::string> nvrtc_folders;
-  if (!settings.kernel_dir.empty()) nvrtc_folders.push_back(settings.kernel_dir);
+  if (!settings.kernel_dir.empty()) nvrtc_folders.push_back(DynamicLibrary::literal_pattern(settings.kernel_dir));
   return std::make_shared<NvrtcCompiler>(SourceTree::embedded(), nvrtc_folders, settings.jit_dump);
 }
 

@@ -58,6 +58,8 @@ class KernelPack {
   static KernelPack decode(std::vector<std::byte> file);
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  /// Of the file as it was read.
+  std::uint64_t bytes() const noexcept { return file_.size(); }
   /// Architecture, options and compiler that every kernel was built with.
   const KernelTarget& target() const noexcept { return target_; }
   const std::string& sources_digest() const noexcept { return sources_digest_; }

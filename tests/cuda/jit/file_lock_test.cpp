@@ -76,5 +76,21 @@ TEST(FileLock, AForkedChildDoesNotKeepIt) {
   wait_for(child);
 }
 
+TEST(FileLock, AWaitCanBeEnded) {
+  const TestFolder folder;
+  std::string reason;
+  std::optional<FileLock> held = FileLock::acquire(folder / "lock", FileLock::Wait::no, reason);
+  ASSERT_TRUE(held);
+  struct Ended {};
+  int pauses = 0;
+  const auto end_at_third = [&] {
+    if (++pauses == 3) throw Ended{};
+  };
+  EXPECT_THROW(FileLock::acquire(folder / "lock", FileLock::Wait::yes, reason, end_at_third), Ended);
+  EXPECT_EQ(pauses, 3);
+  const auto let_go = [&] { held.reset(); };
+  EXPECT_TRUE(FileLock::acquire(folder / "lock", FileLock::Wait::yes, reason, let_go));
+}
+
 }  // namespace
 }  // namespace fourfold::cuda

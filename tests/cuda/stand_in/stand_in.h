@@ -19,6 +19,8 @@ struct StandInCall {
 /// Back to the start: two devices of capability 9.0 with 64 GiB, an empty log, nothing injected, not initialised.
 /// Objects still alive stay.
 void stand_in_reset();
+/// Drops what is alive from the records, after a destruction that was made to fail. Handles to it are then unknown.
+void stand_in_forget();
 void stand_in_set_device_count(int count);
 void stand_in_set_attribute(int device, int attribute, int value);
 /// Allocations beyond `bytes` on `device` fail with out of memory.

@@ -114,6 +114,21 @@ void stand_in_reset() {
   state().set_defaults();
 }
 
+void stand_in_forget() {
+  auto& all = state();
+  const std::scoped_lock lock(all.mutex);
+  for (const auto& device : all.devices) device->retains = 0, device->memory_used = 0;
+  all.streams.clear();
+  all.events.clear();
+  all.modules.clear();
+  all.functions.clear();
+  all.graphs.clear();
+  all.graph_execs.clear();
+  all.memory.clear();
+  all.host.clear();
+  all.captures.clear();
+}
+
 void stand_in_set_device_count(int count) {
   const std::scoped_lock lock(state().mutex);
   state().device_count = std::clamp(count, 0, static_cast<int>(state().devices.size()));
