@@ -77,7 +77,7 @@ TEST(FileLock, AForkedChildDoesNotKeepIt) {
 }
 
 TEST(FileLock, AWaitCanBeEnded) {
-  const TestFolder folder;
+  const support::TemporaryFolder folder;
   std::string reason;
   std::optional<FileLock> held = FileLock::acquire(folder / "lock", FileLock::Wait::no, reason);
   ASSERT_TRUE(held);
