@@ -67,7 +67,8 @@ TEST_F(AtomicWrite, WhetherAFileCanBeWrittenIsAskedWithoutWriting) {
   write_text(folder / "old", "text");
   check_writable(folder / "old");
   EXPECT_EQ(read_text_file(folder / "old", 100), "text");
-  for (const fs::path& path : {folder.path(), folder / "none" / "x", folder / std::string(250, 'a'), folder / "old" / "x"})
+  for (const fs::path& path :
+       {folder.path(), folder / "none" / "x", folder / std::string(250, 'a'), folder / "old" / "x"})
     EXPECT_THROW(check_writable(path), Error) << path;  // 250 characters have no place for the partial file's ending
   EXPECT_EQ(names(), Names{"old"});
 }
