@@ -15,7 +15,8 @@ void expect_refusal_at_worst(Action action) {
   try {
     action();
   } catch (const fourfold::Error& error) {
-    if (error.code() != fourfold::ErrorCode::bad_input && error.code() != fourfold::ErrorCode::unsupported) std::abort();
+    const fourfold::ErrorCode code = error.code();
+    if (code != fourfold::ErrorCode::bad_input && code != fourfold::ErrorCode::unsupported) std::abort();
   }
 }
 
