@@ -171,7 +171,7 @@ std::string formula_numbers(const Plan& plan, const Segment& segment);
 /// Bytes of one layer's experts as their format defines them, before any packing: codes, scales, zero points, global
 /// scales, biases of 16 bits; exl3: codes and fp16 rotations. Prices formats that cannot run, too. Throws unsupported
 /// with the rule for sizes that the format does not have. Pure.
-std::uint64_t expert_bytes(const Caps& caps);
+std::uint64_t layer_expert_bytes(const Caps& caps);
 
 /// What one of tp x ep ranks holds: its experts' number and the columns of each.
 struct RankShare {

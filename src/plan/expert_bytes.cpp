@@ -41,7 +41,7 @@ std::int64_t matrix_bytes(const FormatSpec& format, std::int64_t rows, std::int6
 
 }  // namespace
 
-std::uint64_t expert_bytes(const Caps& caps) {
+std::uint64_t layer_expert_bytes(const Caps& caps) {
   const std::string reason = sizes_refusal(caps);
   check(reason.empty(), ErrorCode::unsupported, "{}", reason);
   if (caps.format.format == WeightFormat::exl3) return static_cast<std::uint64_t>(exl3_bytes(caps));

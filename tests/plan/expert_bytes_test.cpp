@@ -7,7 +7,7 @@
 namespace fourfold {
 namespace {
 
-std::uint64_t bytes_of(std::string_view problem) { return expert_bytes(parse_problem(problem).caps); }
+std::uint64_t bytes_of(std::string_view problem) { return layer_expert_bytes(parse_problem(problem).caps); }
 
 TEST(ExpertBytes, Nvfp4HasHalfAByteACodeAndAByteAGroup) {
   // 3 matrices of 64 x 64: 2048 bytes of codes, 256 scales and a global scale each.
@@ -61,7 +61,7 @@ TEST(ExpertBytes, SizesThatTheFormatDoesNotHaveAreRefused) {
 
 TEST(ExpertBytes, Exl3IsPricedAndNotRun) {
   const Caps caps = parse_problem("t1 k1 e1 h128 i128 exl3").caps;
-  EXPECT_GT(expert_bytes(caps), 0u);
+  EXPECT_GT(layer_expert_bytes(caps), 0u);
   for (const std::string& name : device_preset_names()) {
     const Support support = can_implement(caps, device_preset(name));
     EXPECT_FALSE(support.ok) << name;
