@@ -35,6 +35,10 @@ std::vector<RankShare> split_over_ranks(const Caps& caps, int tp, int ep) {
   constexpr int kMaxRanks = 65536;
   check(tp >= 1 && ep >= 1 && tp <= kMaxRanks / ep, ErrorCode::usage,
         "tp = {} and ep = {}: both are at least 1 and their product at most {}", tp, ep, kMaxRanks);
+  if (tp == 1 && ep == 1) return {{0, 0, 0, 0, 0, caps}};  // whatever planning says of it
+  std::string reason = sizes_refusal(caps);
+  if (reason.empty() && caps.format.format != WeightFormat::exl3) reason = format_refusal(caps.format);
+  check(reason.empty(), ErrorCode::unsupported, "{}", reason);
   check(ep == 1 || caps.global_experts == 0, ErrorCode::usage,
         "ep = {} splits the experts of a whole layer, but the problem has eg{} and is a rank's already; leave one out",
         ep, caps.global_experts);
