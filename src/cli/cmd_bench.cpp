@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "device_choice.h"
+#include "fingerprint.h"
 #include "fourfold_version.h"
 #include "moe_benchmark.h"
 #include "output.h"
@@ -21,7 +22,8 @@ struct Options {
   bool json = false;
 };
 
-void print_bench_json(const Problem& problem, const Device& device, const MoeBenchmarkResult& result) {
+void print_bench_json(const Problem& problem, const Device& device, const MoeBenchmarkResult& result,
+                      const Fingerprint& fingerprint) {
   Json rows = Json::array();
   for (const MoeBenchmarkRow& row : result.rows)
     rows.push_back({{"tokens", row.tokens},
@@ -43,7 +45,8 @@ void print_bench_json(const Problem& problem, const Device& device, const MoeBen
               {"device", device.name},
               {"isa", cpu_isa_name(device.isa)},
               {"threads", device.threads},
-              {"commit", FOURFOLD_COMMIT}});
+              {"commit", FOURFOLD_COMMIT},
+              {"fingerprint", fingerprint_json(fingerprint)}});
 }
 
 std::string bench_text(const Problem& problem, const Device& device, const MoeBenchmarkResult& result) {
@@ -64,13 +67,15 @@ int run_bench_moe(const Options& options) {
   const Problem problem = parse_problem(options.problem);
   if (cuda_ordinal(options.device)) open_cpu(options.device, "bench");  // says what is missing
   const std::shared_ptr<Backend> backend = open_backend_for(problem, options.device, options.threads);
+  const Fingerprint fingerprint = warm_fingerprint(plan(problem.caps, backend->device()), *backend);
+  print_fingerprint(fingerprint);
   MoeBenchmarkOptions how;
   how.calls = options.calls;
   how.layers = options.layers;
   how.log = [](const std::string& text) { std::fprintf(stderr, "bench: %s\n", text.c_str()); };
   const MoeBenchmarkResult result = run_moe_benchmark(problem, *backend, how);
   if (options.json)
-    print_bench_json(problem, backend->device(), result);
+    print_bench_json(problem, backend->device(), result, fingerprint);
   else
     write_stdout(bench_text(problem, backend->device(), result));
   return 0;

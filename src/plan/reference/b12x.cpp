@@ -118,9 +118,9 @@ std::int64_t reduced_slots(const B12xProblem& problem, std::int64_t block, std::
 
 /// The most that any of the blocks needs; `block` is the first that needs it.
 struct Largest {
-  std::int64_t count = 0, block = 0;
-  void take(std::int64_t candidate, std::int64_t of) {
-    if (candidate > count) *this = {candidate, of};
+  std::int64_t count = 0, block = 0, slots = 0;
+  void take(std::int64_t candidate, std::int64_t of, std::int64_t with_slots) {
+    if (candidate > count) *this = {candidate, of, with_slots};
   }
 };
 
@@ -134,10 +134,10 @@ RouteSizes route_sizes(const B12xProblem& problem, std::int64_t routes, std::int
   for (const std::int64_t block : b12x_blocks(problem)) {
     const std::int64_t slots = route_slots(routes, block, packed_experts);
     const std::int64_t reduced = reduced_slots(problem, block, slots);
-    sizes.slots.take(slots, block);
-    sizes.blocks.take(ceil_div(slots, block), block);
-    sizes.gate_up_words.take(reduction_words(columns, reduced, block, problem.multiprocessors), block);
-    sizes.down_words.take(reduction_words(problem.hidden, reduced, block, problem.multiprocessors), block);
+    sizes.slots.take(slots, block, slots);
+    sizes.blocks.take(ceil_div(slots, block), block, slots);
+    sizes.gate_up_words.take(reduction_words(columns, reduced, block, problem.multiprocessors), block, reduced);
+    sizes.down_words.take(reduction_words(problem.hidden, reduced, block, problem.multiprocessors), block, reduced);
   }
   return sizes;
 }
@@ -171,7 +171,7 @@ void add_reduction(const char* name, const char* columns_name, std::int64_t colu
   const bool doubled = words.block == 8;
   bill.add(name, product({words.count, 4}),
            fmt::format("min({} x slots, SMs x 4 x block x 256){} x 4", columns_name, doubled ? " x 2" : ""),
-           fmt::format("min({} x slots, {} x 4 x {} x 256){} x 4", columns, multiprocessors, words.block,
+           fmt::format("min({} x {}, {} x 4 x {} x 256){} x 4", columns, words.slots, multiprocessors, words.block,
                        doubled ? " x 2" : ""));
 }
 
@@ -229,7 +229,7 @@ B12xArena b12x_arena(const B12xProblem& problem) {
   bill.add("packed_route_indices", product({sizes.slots.count, 4}), "slots x 4", fmt::format("{} x 4",
                                                                                            sizes.slots.count));
   bill.add("block_expert_ids", product({sizes.blocks.count, 4}), "ceil(slots / block) x 4",
-           fmt::format("{} x 4", sizes.blocks.count));
+           fmt::format("ceil({} / {}) x 4", sizes.blocks.slots, sizes.blocks.block));
   bill.add("packed_route_count", 4, "4", "4");
   bill.add("expert_offsets", (packed_experts + 1) * 4, "(experts + 1) x 4", fmt::format("({} + 1) x 4",
                                                                                        packed_experts));

@@ -67,7 +67,7 @@ ReferenceBill marlin_bill(const Request& request, const Caps& caps, const Device
                        sizes.block, sizes.block == 8 ? " x 2" : ""));
   bill.add("sorted_token_ids", product({sizes.slots, 4}), "slots x 4", fmt::format("{} x 4", sizes.slots));
   const std::int64_t blocks = ceil_div(sizes.slots, sizes.block);
-  bill.add("expert_ids", product({blocks, 4}), "ceil(slots / block) x 4", fmt::format("{} x 4", blocks));
+  bill.add("expert_ids", product({blocks, 4}), "ceil(slots / block) x 4", fmt::format("ceil({} / {}) x 4", sizes.slots, sizes.block));
   bill.add("cumsum", (experts + 1) * 4, "(experts + 1) x 4", fmt::format("({} + 1) x 4", experts));
   bill.add("num_tokens_post_padded", 4, "4", "4");
   bill.add("locks", sms * 4 * 4, "SMs x 4 x 4", fmt::format("{} x 4 x 4", sms));
