@@ -79,19 +79,17 @@ std::string ranks_text(const PlanReport& report) {
 std::string memory_text(const PlanReport& report) {
   const PlanRequest& request = report.request;
   const std::uint64_t own = layer_expert_bytes(report.caps());
-  std::string text = "\n";
-  if (!report.plans.empty()) {
-    const std::uint64_t packed = report.plans[report.shown].weight_bytes();
-    text += fmt::format("weights: {} bytes a layer ({})", count(packed), format_bytes(packed));
-  } else {
-    text += fmt::format("weights: {} bytes a layer ({})", count(own), format_bytes(own));
-  }
-  if (request.layers > 1) {
-    const std::uint64_t each = report.plans.empty() ? own : report.plans[report.shown].weight_bytes();
-    text += fmt::format(", {} for {} layers", format_bytes(each * static_cast<std::uint64_t>(request.layers)),
-                        request.layers);
-  }
+  const std::uint64_t each = report.plans.empty() ? own : report.plans[report.shown].weight_bytes();
+  std::string text = fmt::format("\nweights: {} bytes a layer ({})", count(each), format_bytes(each));
+  if (request.layers > 1)
+    text += fmt::format(", {} for {} layers", format_bytes(report.expert_total_bytes()), request.layers);
   text += fmt::format("; the format's own bytes are {}\n", count(own));
+  if (const std::uint64_t missing = report.memory_short_bytes(); missing > 0)
+    text += marked(fmt::format("they do not fit: {} bytes of experts, {} bytes of memory, short by {} ({})",
+                               count(report.expert_total_bytes()),
+                               format_count(request.device.memory_bytes), count(missing), format_bytes(missing)),
+                   false) +
+            "\n";
   if (request.kv.known())
     text += fmt::format("KV cache: {:.1f} bytes a token on a rank; 100 MiB are {} tokens\n",
                         request.kv.bytes_per_token(), format_count(request.kv.tokens(100ull << 20)));
@@ -139,6 +137,21 @@ std::uint64_t PlanReport::sum_workspace_bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const Plan& each : plans) sum += each.workspace_bytes();
   return sum;
+}
+
+std::uint64_t PlanReport::expert_total_bytes() const {
+  const std::uint64_t each = plans.empty() ? layer_expert_bytes(caps()) : plans[shown].weight_bytes();
+  const auto layers = static_cast<std::uint64_t>(request.layers);
+  if (each > static_cast<std::uint64_t>(INT64_MAX) / layers)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} bytes a layer for {} layers are no size below 2^63", each, request.layers));
+  return each * layers;
+}
+
+std::uint64_t PlanReport::memory_short_bytes() const {
+  const std::uint64_t needed = expert_total_bytes();
+  const auto memory = static_cast<std::uint64_t>(std::max<std::int64_t>(0, request.device.memory_bytes));
+  return memory > 0 && needed > memory ? needed - memory : 0;
 }
 
 GraphEstimate graph_estimate(const PlanReport& report) {

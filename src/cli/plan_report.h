@@ -23,6 +23,10 @@ struct PlanReport {
   const Caps& caps() const noexcept { return request.ranks[shown].caps; }
   std::uint64_t max_workspace_bytes() const noexcept;
   std::uint64_t sum_workspace_bytes() const noexcept;
+  /// Experts of all layers on the rank that is shown.
+  std::uint64_t expert_total_bytes() const;
+  /// By how much they alone exceed the device's memory; 0 when they do not, or the memory is not known.
+  std::uint64_t memory_short_bytes() const;
 };
 
 /// What captured graphs take beside the arena, as far as it can be told: `nodes` counts each kernel of a band once, and

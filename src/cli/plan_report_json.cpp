@@ -103,6 +103,8 @@ Json report_json(const PlanReport& report) {
   if (!report.plans.empty()) add_plan(request, report.plans[report.shown], json);
   json["expert_bytes"] = layer_expert_bytes(report.caps());
   json["layers"] = request.layers;
+  json["expert_total_bytes"] = report.expert_total_bytes();
+  json["memory_short_bytes"] = report.memory_short_bytes();
   json["model"] = request.model ? model_json(*request.model) : Json(nullptr);
   json["kv"] = nullptr;
   if (request.kv.known())

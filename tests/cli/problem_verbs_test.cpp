@@ -12,7 +12,8 @@ TEST(Plan, HasTheDocumentedKeysAndAnArenaThatFits) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
   EXPECT_EQ(keys(json), (Keys{"problem", "device", "refused", "workspace_bytes", "weight_bytes", "steps", "segments",
-                              "bands", "kernels", "unreachable", "declined", "expert_bytes", "layers", "model", "kv",
+                              "bands", "kernels", "unreachable", "declined", "expert_bytes", "layers", "expert_total_bytes",
+                              "memory_short_bytes", "model", "kv",
                               "pool", "graph", "ranks", "reference", "notes"}));
   ASSERT_GT(json["segments"].size(), 0u);
   for (const Json& segment : json["segments"]) {
