@@ -269,9 +269,8 @@ std::string sweep_text(const PlanRequest& request, const SweepArguments& argumen
     }
     text += table.text();
     text += fmt::format(
-        "  gained: against the largest arena above; more weights read: by the slices of a chunk, all {} layers, routing "
-        "uniform\n",
-        request.layers);
+        "  gained: against the largest arena above; more weights read: by a chunk's slices, {} layer{}, routing uniform\n",
+        request.layers, request.layers == 1 ? "" : "s");
   }
   if (!arguments.fit.empty() || arguments.fit_tokens) text += fit_text(request, make_fit(request, arguments));
   return text;
