@@ -22,9 +22,10 @@ enum class WeightFormat : std::uint8_t { nvfp4, mxfp4, int4, exl3 };
 /// A format with its parameters. `group_size` counts positions along the reduction axis.
 struct FormatSpec {
   WeightFormat format = WeightFormat::nvfp4;
-  std::int64_t group_size = 16;  ///< nvfp4: 16; mxfp4: 32; int4: 16, 32, 64, 96, 128, 256 or 0 = the whole row; exl3: 16
-  bool zero_points = false;      ///< int4 only: one zero point (0..15) per row and group
-  std::int64_t bits = 4;         ///< of a code; exl3: 2..8, others 4
+  std::int64_t group_size =
+      16;                    ///< nvfp4: 16; mxfp4: 32; int4: 16, 32, 64, 96, 128, 256 or 0 = the whole row; exl3: 16
+  bool zero_points = false;  ///< int4 only: one zero point (0..15) per row and group
+  std::int64_t bits = 4;     ///< of a code; exl3: 2..8, others 4
 
   static FormatSpec nvfp4() { return {WeightFormat::nvfp4, 16, false, 4}; }
   static FormatSpec mxfp4() { return {WeightFormat::mxfp4, 32, false, 4}; }

@@ -6,8 +6,8 @@
 
 namespace fourfold::cli {
 
-/// The bytes that `text` says: a number, with K, M, G or T (or KiB, MiB, GiB, TiB), powers of 1024; a fraction only with
-/// a suffix. Throws usage naming `option` for anything else and for 2^63 or more.
+/// The bytes that `text` says: a number, with K, M, G or T (or KiB, MiB, GiB, TiB), powers of 1024; a fraction only
+/// with a suffix. Throws usage naming `option` for anything else and for 2^63 or more.
 std::int64_t byte_size(const std::string& option, const std::string& text);
 
 }  // namespace fourfold::cli

@@ -213,8 +213,8 @@ void add_doctor_command(CLI::App& app, Command& command) {
       ->needs(capture);
   capture->needs(problem);
   problem->needs(capture);
-  CLI::Option* scan = verb->add_option("--scan", options->scan.file,
-                                       "instead, say what known lines of this log mean; - is stdin");
+  CLI::Option* scan =
+      verb->add_option("--scan", options->scan.file, "instead, say what known lines of this log mean; - is stdin");
   verb->add_option("--from-line", options->scan.from_line, "with --scan: judge lines from here on")
       ->needs(scan)
       ->check(CLI::Range(std::int64_t{1}, INT64_MAX));

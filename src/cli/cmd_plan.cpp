@@ -69,9 +69,8 @@ void add_check(CLI::App& verb, const std::shared_ptr<Options>& options, Command&
   check->add_option("config", options->config, "a JSON file; its keys are in docs/cli.md")->required();
   add_json_flag(*check, options->check_json);
   check->footer("Examples:\n  fourfold plan check server.json");
-  check->callback([options, &command] {
-    command.run = [options] { return check_config(options->config, options->check_json); };
-  });
+  check->callback(
+      [options, &command] { command.run = [options] { return check_config(options->config, options->check_json); }; });
 }
 
 }  // namespace
@@ -99,7 +98,8 @@ void add_plan_command(CLI::App& app, Command& command) {
       "  fourfold plan 't64 k8 e128 h2048 i768 nvfp4 bf16 silu'\n"
       "  fourfold plan 't3072 k8 e160 h6144 i512 nvfp4 bf16 silu' --device rtx-pro-6000 --compare b12x,marlin\n"
       "  fourfold plan --model DIR --tp 4 --max-tokens 1024 --device h200 --capture 1,2,4,8\n"
-      "  fourfold plan 't1 k8 e160 h6144 i512' --device h200 --sweep capacity=512,1024,3072 --kv-bytes-per-token 14768\n"
+      "  fourfold plan 't1 k8 e160 h6144 i512' --device h200 --sweep capacity=512,1024,3072 --kv-bytes-per-token "
+      "14768\n"
       "  fourfold plan 't1 k8 e160 h6144 i512' --device h200 --fit 30MiB\n"
       "  fourfold plan diff before.json after.json\n"
       "  fourfold plan check server.json");

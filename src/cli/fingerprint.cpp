@@ -67,8 +67,8 @@ std::string fingerprint_line(const Fingerprint& fingerprint) {
     text += fmt::format(" | context {}", fingerprint.capacity);
   text += fmt::format(" | weights {} bytes", fingerprint.weight_bytes);
   if (fingerprint.kernels > 0)
-    text += fmt::format(" | kernels {}: memory {}, pack {}, disk {}, compiled {}", fingerprint.kernels, from.from_memory,
-                        from.from_pack, from.from_disk, from.compiled);
+    text += fmt::format(" | kernels {}: memory {}, pack {}, disk {}, compiled {}", fingerprint.kernels,
+                        from.from_memory, from.from_pack, from.from_disk, from.compiled);
   return text + fmt::format(" | {:.3f} s", fingerprint.seconds);
 }
 

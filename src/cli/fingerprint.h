@@ -12,15 +12,15 @@
 namespace fourfold::cli {
 
 struct Fingerprint {
-  std::string device;   ///< "h200 (sm_90a)"
-  std::string what;     ///< the problem, or the model and its experts' format
-  std::string bands;    ///< "1..6 7..64"; empty for a model
-  std::int64_t capacity = 0;          ///< tokens of a call
-  std::uint64_t arena_bytes = 0;      ///< 0 for a model
+  std::string device;             ///< "h200 (sm_90a)"
+  std::string what;               ///< the problem, or the model and its experts' format
+  std::string bands;              ///< "1..6 7..64"; empty for a model
+  std::int64_t capacity = 0;      ///< tokens of a call
+  std::uint64_t arena_bytes = 0;  ///< 0 for a model
   std::uint64_t weight_bytes = 0;
-  std::size_t kernels = 0;            ///< of the plan; linked into the program on a CPU
-  KernelCounters counters;            ///< where they came from
-  double seconds = 0;                 ///< to resolve and load them, or to load the model
+  std::size_t kernels = 0;  ///< of the plan; linked into the program on a CPU
+  KernelCounters counters;  ///< where they came from
+  double seconds = 0;       ///< to resolve and load them, or to load the model
 };
 
 /// Resolves and loads the plan's kernels (warm_up) and says from where. Throws what warm_up throws.

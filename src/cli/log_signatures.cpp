@@ -1,5 +1,5 @@
-// Lines that a log is known to have when something goes wrong. Sources of those that are not ours: the failure tables of
-// a published field review of a four-card server, and the texts of vLLM, PyTorch, CUDA, NCCL and the kernel driver.
+// Lines that a log is known to have when something goes wrong. Sources of those that are not ours: the failure tables
+// of a published field review of a four-card server, and the texts of vLLM, PyTorch, CUDA, NCCL and the kernel driver.
 #include "log_signatures.h"
 
 #include <array>
@@ -69,9 +69,12 @@ std::vector<LogSignature> published_signatures() {
        "lower the context, or give the pool more: fourfold plan --fit-tokens N prices the arena's share"},
       {"out_of_memory",
        "PyTorch",
-       {{"cuda out of memory", "tried to allocate"}, {"outofmemoryerror"}, {"cuda_error_out_of_memory"},
+       {{"cuda out of memory", "tried to allocate"},
+        {"outofmemoryerror"},
+        {"cuda_error_out_of_memory"},
         {"cudaerrormemoryallocation"}},
-       "an allocation failed; after a healthy start it is a temporary that profiling never saw (36 to 48 MiB are typical)",
+       "an allocation failed; after a healthy start it is a temporary that profiling never saw (36 to 48 MiB are "
+       "typical)",
        "pin the number of KV blocks below what was found, or reserve the temporaries: plan --reserve"},
       {"capture_forbidden",
        "CUDA",
@@ -103,7 +106,10 @@ std::vector<LogSignature> published_signatures() {
        "look the number up in NVIDIA's Xid catalogue; 48, 63, 64, 79, 94 and 95 are hardware"},
       {"collective",
        "NCCL",
-       {{"watchdog", "timeout"}, {"unhandled cuda error"}, {"unhandled system error"}, {"ncclsystemerror"},
+       {{"watchdog", "timeout"},
+        {"unhandled cuda error"},
+        {"unhandled system error"},
+        {"ncclsystemerror"},
         {"remote process exited or there was a network error"}},
        "a rank of a collective died or never arrived; the rank that failed first has the real error",
        "look for the earliest error on any rank; check that every rank captured the same sizes"},

@@ -1,5 +1,5 @@
-// A server's configuration against what a plan can serve: `plan check CONFIG`. Nothing is clamped: each broken rule is an
-// error with the nearest value that would keep it.
+// A server's configuration against what a plan can serve: `plan check CONFIG`. Nothing is clamped: each broken rule is
+// an error with the nearest value that would keep it.
 #include "plan_check.h"
 
 #include <fmt/format.h>
@@ -99,11 +99,12 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const char* key, const Json& value, const std::string& expected) const {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: '{}' is {}; expected is {}", path_, key,
-                                                  value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80),
-                                                  expected));
+    throw Error(ErrorCode::bad_input,
+                fmt::format("{}: '{}' is {}; expected is {}", path_, key,
+                            value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80), expected));
   }
-  std::int64_t number_of(const Json& value, const char* key, std::int64_t lowest, std::int64_t highest = kMaxCount) const {
+  std::int64_t number_of(const Json& value, const char* key, std::int64_t lowest,
+                         std::int64_t highest = kMaxCount) const {
     const bool whole =
         value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
     if (!whole || value.get<std::int64_t>() < lowest || value.get<std::int64_t>() > highest)
@@ -149,11 +150,12 @@ Config read_config(const std::string& path) {
 void check_scheduler(const Config& config, std::int64_t capacity, std::vector<Finding>& findings) {
   for (const std::int64_t size : config.capture_sizes)
     if (size > capacity)
-      findings.push_back({"capture_beyond_capacity",
-                          fmt::format("capture_sizes has {}, beyond the capacity of {}: such a batch runs in slices and "
-                                      "never as captured; the largest valid size is {}",
-                                      size, capacity, capacity),
-                          capacity});
+      findings.push_back(
+          {"capture_beyond_capacity",
+           fmt::format("capture_sizes has {}, beyond the capacity of {}: such a batch runs in slices and "
+                       "never as captured; the largest valid size is {}",
+                       size, capacity, capacity),
+           capacity});
   if (config.max_num_batched_tokens && capacity > *config.max_num_batched_tokens)
     findings.push_back({"capacity_above_scheduler",
                         fmt::format("capacity is {}, above max_num_batched_tokens = {}: no batch is that large and the "
@@ -181,11 +183,12 @@ void check_memory(const Config& config, const PlanReport& report, std::vector<Fi
     const auto limit = static_cast<std::uint64_t>(byte_size("workspace_limit", config.workspace_limit));
     if (arena > limit) {
       const std::int64_t fits = largest_capacity(request, limit);
-      findings.push_back({"workspace_above_limit",
-                          fmt::format("the arena of capacity {} is {} bytes, {} above workspace_limit = {}; the largest "
-                                      "capacity that fits is {}",
-                                      request.problem.caps.max_tokens, arena, arena - limit, limit, fits),
-                          fits > 0 ? Json(fits) : Json(nullptr)});
+      findings.push_back(
+          {"workspace_above_limit",
+           fmt::format("the arena of capacity {} is {} bytes, {} above workspace_limit = {}; the largest "
+                       "capacity that fits is {}",
+                       request.problem.caps.max_tokens, arena, arena - limit, limit, fits),
+           fits > 0 ? Json(fits) : Json(nullptr)});
     }
   }
   if (!config.max_model_len || !request.pool || !request.kv.known()) return;
@@ -193,11 +196,12 @@ void check_memory(const Config& config, const PlanReport& report, std::vector<Fi
   const std::uint64_t cache = request.kv.bytes_of(*config.max_model_len);
   if (arena + cache <= pool) return;
   const std::int64_t tokens = request.kv.tokens(pool - std::min(arena, pool));
-  findings.push_back({"pool_below_context",
-                      fmt::format("one sequence of max_model_len = {} needs {} bytes of cache, and the pool of {} has {} "
-                                  "beside the arena; the longest that fits is {}",
-                                  *config.max_model_len, cache, pool, pool - std::min(arena, pool), tokens),
-                      tokens});
+  findings.push_back(
+      {"pool_below_context",
+       fmt::format("one sequence of max_model_len = {} needs {} bytes of cache, and the pool of {} has {} "
+                   "beside the arena; the longest that fits is {}",
+                   *config.max_model_len, cache, pool, pool - std::min(arena, pool), tokens),
+       tokens});
 }
 
 }  // namespace

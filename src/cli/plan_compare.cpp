@@ -41,8 +41,8 @@ std::string components(const PlanReport& report, const ReferenceBill& bill) {
   for (const ReferenceSegment& segment : bill.segments)
     table.add({segment.name, count(segment.bytes), format_bytes(segment.bytes),
                kv.known() ? format_count(kv.tokens(segment.bytes)) : "-", segment.formula, segment.numbers});
-  std::string text = fmt::format("\n{}, {} tokens\n{}", heading(bill.system), format_count(bill.capacity_tokens),
-                                 table.text());
+  std::string text =
+      fmt::format("\n{}, {} tokens\n{}", heading(bill.system), format_count(bill.capacity_tokens), table.text());
   for (const std::string& note : bill.notes) text += "  " + note + "\n";
   return text;
 }
@@ -62,8 +62,8 @@ Json compare_json(const PlanReport& report) {
     Json entry{{"refused", refused ? Json(bill.refused) : Json(nullptr)},
                {"total_bytes", refused ? Json(nullptr) : Json(bill.total_bytes)}};
     for (const auto& [name, bytes] : bill.totals) entry[name] = bytes;
-    entry["kv_tokens"] = !refused && report.request.kv.known() ? Json(report.request.kv.tokens(bill.total_bytes))
-                                                                : Json(nullptr);
+    entry["kv_tokens"] =
+        !refused && report.request.kv.known() ? Json(report.request.kv.tokens(bill.total_bytes)) : Json(nullptr);
     entry["blocks"] = bill.blocks;
     entry["capacity_tokens"] = bill.capacity_tokens;
     entry["segments"] = std::move(segments);

@@ -28,9 +28,10 @@ Json read_plan(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw Error(ErrorCode::bad_input, fmt::format("{}: the file cannot be read", path));
   Json json = Json::parse(file, nullptr, false);
-  const bool plan = json.is_object() && json.contains("workspace_bytes") && json["workspace_bytes"].is_number_integer() &&
-                    json.contains("weight_bytes") && json["weight_bytes"].is_number_integer() &&
-                    json.contains("segments") && json["segments"].is_array();
+  const bool plan = json.is_object() && json.contains("workspace_bytes") &&
+                    json["workspace_bytes"].is_number_integer() && json.contains("weight_bytes") &&
+                    json["weight_bytes"].is_number_integer() && json.contains("segments") &&
+                    json["segments"].is_array();
   if (!plan)
     throw Error(ErrorCode::bad_input,
                 fmt::format("{}: no plan; write one with fourfold plan PROBLEM --json > {}", path, path));
@@ -86,8 +87,9 @@ struct Difference {
   }
   bool any() const {
     const auto changed = [](const Number& number) { return number.change() != 0; };
-    return std::any_of(totals.begin(), totals.end(), changed) || std::any_of(segments.begin(), segments.end(), changed) ||
-           !added.empty() || !removed.empty() || bands_changed || problem_before != problem_after;
+    return std::any_of(totals.begin(), totals.end(), changed) ||
+           std::any_of(segments.begin(), segments.end(), changed) || !added.empty() || !removed.empty() ||
+           bands_changed || problem_before != problem_after;
   }
 };
 

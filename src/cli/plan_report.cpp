@@ -86,8 +86,8 @@ std::string memory_text(const PlanReport& report) {
   text += fmt::format("; the format's own bytes are {}\n", count(own));
   if (const std::uint64_t missing = report.memory_short_bytes(); missing > 0)
     text += marked(fmt::format("they do not fit: {} bytes of experts, {} bytes of memory, short by {} ({})",
-                               count(report.expert_total_bytes()),
-                               format_count(request.device.memory_bytes), count(missing), format_bytes(missing)),
+                               count(report.expert_total_bytes()), format_count(request.device.memory_bytes),
+                               count(missing), format_bytes(missing)),
                    false) +
             "\n";
   if (request.kv.known())
@@ -98,8 +98,9 @@ std::string memory_text(const PlanReport& report) {
     const auto pool = static_cast<std::uint64_t>(*request.pool);
     text += fmt::format("pool: {} bytes for arena and KV cache ({})", count(pool), request.pool_text);
     if (!report.plans.empty() && request.kv.known())
-      text += arena <= pool ? fmt::format("; {} KV tokens with this arena", format_count(request.kv.tokens(pool - arena)))
-                            : fmt::format("; the arena alone is {} bytes too large", count(arena - pool));
+      text += arena <= pool
+                  ? fmt::format("; {} KV tokens with this arena", format_count(request.kv.tokens(pool - arena)))
+                  : fmt::format("; the arena alone is {} bytes too large", count(arena - pool));
     text += "\n";
   }
   return text;
@@ -109,7 +110,8 @@ std::string graph_text(const PlanReport& report) {
   if (report.request.capture.empty() || report.plans.empty()) return {};
   const GraphEstimate graph = graph_estimate(report);
   return fmt::format(
-      "graphs: {} sizes, at least {} kernel nodes; pool about {} (x and out of the largest size; this library allocates "
+      "graphs: {} sizes, at least {} kernel nodes; pool about {} (x and out of the largest size; this library "
+      "allocates "
       "nothing under capture)\n",
       report.request.capture.size(), format_count(graph.nodes), format_bytes(graph.pool_bytes));
 }

@@ -15,9 +15,9 @@ namespace fourfold::cli {
 /// A request with its plans.
 struct PlanReport {
   PlanRequest request;
-  std::string refused;      ///< why there is no plan; the price of the weights stands all the same
-  std::vector<Plan> plans;  ///< by rank; empty when refused
-  std::size_t shown = 0;    ///< the rank with the largest workspace, the first of them
+  std::string refused;               ///< why there is no plan; the price of the weights stands all the same
+  std::vector<Plan> plans;           ///< by rank; empty when refused
+  std::size_t shown = 0;             ///< the rank with the largest workspace, the first of them
   std::vector<ReferenceBill> bills;  ///< of other systems, for the rank that is shown
 
   const Caps& caps() const noexcept { return request.ranks[shown].caps; }

@@ -42,9 +42,8 @@ void add_plan(const PlanRequest& request, const Plan& plan, Json& json) {
   for (const Declined& entry : plan.declined())
     declined.push_back({{"candidate", entry.candidate}, {"reason", entry.reason}});
   for (const UnreachableKernel& kernel : unreachable_kernels(plan))
-    unreachable.push_back({{"kernel", kernel.kernel},
-                           {"from_tokens", kernel.from_tokens},
-                           {"workspace_bytes", kernel.workspace_bytes}});
+    unreachable.push_back(
+        {{"kernel", kernel.kernel}, {"from_tokens", kernel.from_tokens}, {"workspace_bytes", kernel.workspace_bytes}});
   json["workspace_bytes"] = plan.workspace_bytes();
   json["weight_bytes"] = plan.weight_bytes();
   json["steps"] = plan.steps();

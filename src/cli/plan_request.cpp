@@ -54,9 +54,10 @@ KvPrice kv_price(const PlanArguments& arguments, const PlanRequest& request) {
     const std::int64_t record = byte_size("--kv-record-bytes", arguments.kv_record_bytes);
     if (layers == 0) throw usage("--kv-record-bytes is of one layer; say how many with --kv-layers, or give --model");
     if (record == 0 || record > INT64_MAX / layers)
-      throw usage(fmt::format("--kv-record-bytes {}: a token's record has at least 1 byte and all layers' stay below "
-                              "2^63",
-                              arguments.kv_record_bytes));
+      throw usage(
+          fmt::format("--kv-record-bytes {}: a token's record has at least 1 byte and all layers' stay below "
+                      "2^63",
+                      arguments.kv_record_bytes));
     price.bytes = record * layers;
     return price;
   }
@@ -112,7 +113,8 @@ void add_plan_request_options(CLI::App& verb, PlanArguments& arguments) {
   constexpr std::int64_t kMaxCount = (std::int64_t{1} << 31) - 1;
   verb.add_option("problem", arguments.problem, "as 't64 k8 e128 h2048 i768 nvfp4 bf16 silu'; grammar in docs/cli.md");
   verb.add_option("--model", arguments.model, "plan a model's expert layer: a folder or a config.json; reads headers");
-  verb.add_option("--format", arguments.format, "with --model: 'nvfp4', 'int4 g128 zp', 'exl3 b3'; default: the model's");
+  verb.add_option("--format", arguments.format,
+                  "with --model: 'nvfp4', 'int4 g128 zp', 'exl3 b3'; default: the model's");
   verb.add_option("--dtype", arguments.dtype, "with --model: activations")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "f16", "f32"}));
@@ -124,7 +126,8 @@ void add_plan_request_options(CLI::App& verb, PlanArguments& arguments) {
   verb.add_option("--tp", arguments.tp, "tensor-parallel ranks: each holds columns of every expert")
       ->check(CLI::Range(1, 65536));
   verb.add_option("--ep", arguments.ep, "expert-parallel ranks: each holds some experts")->check(CLI::Range(1, 65536));
-  verb.add_option("--device", arguments.device, "cpu (this machine), cuda:0, or a preset: h200, rtx-pro-6000, b200, ...");
+  verb.add_option("--device", arguments.device,
+                  "cpu (this machine), cuda:0, or a preset: h200, rtx-pro-6000, b200, ...");
   verb.add_option("--arch", arguments.arch, "the device's architecture, as sm_90a");
   verb.add_option("--sms", arguments.sms, "the device's multiprocessors")->check(CLI::Range(1, 65536));
   verb.add_option("--smem", arguments.smem, "the device's shared memory of a block, as 227K");

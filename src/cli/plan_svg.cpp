@@ -67,8 +67,8 @@ std::string plan_svg(const Plan& plan) {
                      escaped(problem_text({plan.caps(), {plan.caps().max_tokens}, {}})));
   for (std::size_t step = 0; step < plan.steps().size(); ++step) {
     const double x = kLeft + static_cast<double>(step) * kStepWidth;
-    svg += fmt::format("  <line x1=\"{0:.0f}\" y1=\"{1:.0f}\" x2=\"{0:.0f}\" y2=\"{2:.0f}\" stroke=\"#bbb\"/>\n", x, kTop,
-                       kTop + kHeight);
+    svg += fmt::format("  <line x1=\"{0:.0f}\" y1=\"{1:.0f}\" x2=\"{0:.0f}\" y2=\"{2:.0f}\" stroke=\"#bbb\"/>\n", x,
+                       kTop, kTop + kHeight);
     svg += fmt::format("  <text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n", x + 5, kTop + kHeight + 18,
                        escaped(plan.steps()[step]));
   }

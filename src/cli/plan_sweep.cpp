@@ -41,8 +41,8 @@ struct Sweep {
   std::uint64_t largest_bytes = 0;
 };
 
-/// Bytes of experts that a slice of `tokens` reads, expected with uniform routing: an expert is left out by a token with
-/// probability 1 - top_k / experts.
+/// Bytes of experts that a slice of `tokens` reads, expected with uniform routing: an expert is left out by a token
+/// with probability 1 - top_k / experts.
 double slice_bytes(const Caps& caps, double weight_bytes, std::int64_t tokens) {
   const double experts = static_cast<double>(caps.id_count());
   const double missed = std::max(0.0, 1.0 - static_cast<double>(caps.top_k) / experts);
@@ -57,8 +57,7 @@ double chunk_bytes(const Caps& caps, double weight_bytes, std::int64_t chunk, st
 
 std::vector<std::int64_t> capacities_of(const std::string& text) {
   constexpr std::string_view kKey = "capacity=";
-  if (!text.starts_with(kKey))
-    throw usage(fmt::format("--sweep '{}': write capacity=512,1024,1536", text));
+  if (!text.starts_with(kKey)) throw usage(fmt::format("--sweep '{}': write capacity=512,1024,1536", text));
   std::vector<std::int64_t> capacities;
   for (std::size_t begin = kKey.size(); begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -181,9 +180,9 @@ std::optional<std::uint64_t> workspace_if_any(const PlanRequest& request, std::i
 }
 
 std::string fit_text(const PlanRequest& request, const Fit& fit) {
-  std::string text = fmt::format("\n{}: {} tokens fit into {} bytes ({})\n", heading("largest capacity"),
-                                 format_count(fit.capacity),
-                                 format_count(static_cast<std::int64_t>(fit.budget_bytes)), fit.why);
+  std::string text =
+      fmt::format("\n{}: {} tokens fit into {} bytes ({})\n", heading("largest capacity"), format_count(fit.capacity),
+                  format_count(static_cast<std::int64_t>(fit.budget_bytes)), fit.why);
   Table table({">capacity", ">workspace", ">", ">left", "fits"});
   for (const std::int64_t capacity : fit.shown) {
     const auto bytes = workspace_if_any(request, capacity);
@@ -256,8 +255,8 @@ std::string sweep_text(const PlanRequest& request, const SweepArguments& argumen
   if (!arguments.sweep.empty()) {
     const Sweep sweep = make_sweep(request, arguments);
     text += fmt::format("\n{} for chunks of {} tokens\n", heading("capacities"), format_count(sweep.chunk));
-    Table table({">capacity", ">workspace", ">", ">KV tokens gained", ">slices a chunk", ">more weights read",
-                 ">measured ms"});
+    Table table(
+        {">capacity", ">workspace", ">", ">KV tokens gained", ">slices a chunk", ">more weights read", ">measured ms"});
     for (const SweepRow& row : sweep.rows) {
       const std::uint64_t saved = sweep.largest_bytes - row.workspace_bytes;
       table.add({format_count(row.capacity), format_count(static_cast<std::int64_t>(row.workspace_bytes)),
@@ -269,7 +268,8 @@ std::string sweep_text(const PlanRequest& request, const SweepArguments& argumen
     }
     text += table.text();
     text += fmt::format(
-        "  gained: against the largest arena above; more weights read: by a chunk's slices, {} layer{}, routing uniform\n",
+        "  gained: against the largest arena above; more weights read: by a chunk's slices, {} layer{}, routing "
+        "uniform\n",
         request.layers, request.layers == 1 ? "" : "s");
   }
   if (!arguments.fit.empty() || arguments.fit_tokens) text += fit_text(request, make_fit(request, arguments));

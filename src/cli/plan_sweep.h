@@ -12,10 +12,10 @@ namespace fourfold::cli {
 
 /// As the user wrote it.
 struct SweepArguments {
-  std::string sweep;                ///< "capacity=512,1024,1536"
-  std::int64_t chunk = 0;           ///< tokens that arrive at once; 0: the largest capacity of the sweep
-  std::vector<std::string> bench;   ///< JSON files of bench moe with capacities
-  std::string fit;                  ///< bytes of the arena
+  std::string sweep;                       ///< "capacity=512,1024,1536"
+  std::int64_t chunk = 0;                  ///< tokens that arrive at once; 0: the largest capacity of the sweep
+  std::vector<std::string> bench;          ///< JSON files of bench moe with capacities
+  std::string fit;                         ///< bytes of the arena
   std::optional<std::int64_t> fit_tokens;  ///< KV tokens that must fit beside the arena
   bool empty() const noexcept { return sweep.empty() && fit.empty() && !fit_tokens; }
 };

@@ -44,7 +44,8 @@ ActivationWords activation_of(const ModelConfig& config) {
   if (config.hidden_act == "gelu_pytorch_tanh" || config.hidden_act == "gelu_new") return {"gelu_tanh"};
   if (config.hidden_act == "relu2") return {"relu2"};
   fail(ErrorCode::unsupported,
-       "{}: 'hidden_act' is \"{}\"; known are silu, gelu_pytorch_tanh and relu2: describe the layer as a problem instead",
+       "{}: 'hidden_act' is \"{}\"; known are silu, gelu_pytorch_tanh and relu2: describe the layer as a problem "
+       "instead",
        config.file, config.hidden_act);
 }
 
@@ -82,7 +83,8 @@ ModelShape read_model_shape(const std::string& path) {
   shape.architecture = config.architecture;
   shape.layers = config.layers;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) shape.moe_layers += config.is_moe_layer(layer);
-  check(shape.moe_layers > 0, ErrorCode::bad_input, "{}: none of the {} layers has experts", config.file, config.layers);
+  check(shape.moe_layers > 0, ErrorCode::bad_input, "{}: none of the {} layers has experts", config.file,
+        config.layers);
   shape.draft_layers = config.draft_layers;
   shape.hidden = config.hidden;
   shape.experts = config.experts;

@@ -1,5 +1,6 @@
-// Bytes of a layer's experts as a checkpoint holds them. Sources of the layouts: docs/formats.md; EXL3: tiles of 16 x 16
-// codes, 32 x bits bytes each, and per expert the fp16 rotations of both sides (three of hidden, three of intermediate).
+// Bytes of a layer's experts as a checkpoint holds them. Sources of the layouts: docs/formats.md; EXL3: tiles of 16 x
+// 16 codes, 32 x bits bytes each, and per expert the fp16 rotations of both sides (three of hidden, three of
+// intermediate).
 #include "core/check.h"
 #include "formats/format.h"
 #include "fourfold/plan.h"
@@ -26,7 +27,8 @@ std::int64_t exl3_bytes(const Caps& caps) {
       checked_mul(checked_mul(caps.experts, rows / kTrellisTile, kWhat), caps.hidden / kTrellisTile, kWhat);
   const std::int64_t codes = checked_mul(tiles, kTrellisTile * kTrellisTile * format.bits / 8, kWhat);
   const std::int64_t inputs = caps.activation.gated() ? 2 : 1;  // gate and up are rotated apart
-  const std::int64_t rotations = checked_mul(caps.experts, ((inputs + 1) * (caps.hidden + caps.intermediate)) * 2, kWhat);
+  const std::int64_t rotations =
+      checked_mul(caps.experts, ((inputs + 1) * (caps.hidden + caps.intermediate)) * 2, kWhat);
   return checked_add(codes, rotations, kWhat);
 }
 
@@ -48,9 +50,8 @@ std::uint64_t layer_expert_bytes(const Caps& caps) {
   check_format(caps.format);
   // Widths are below 2^21, so that one expert stays below 2^44.
   const std::int64_t parts = caps.activation.gated() ? 2 : 1;
-  const std::int64_t expert =
-      matrix_bytes(caps.format, caps.gate_up_rows(), caps.hidden, parts, caps.gate_up_bias) +
-      matrix_bytes(caps.format, caps.hidden, caps.intermediate, 1, caps.down_bias);
+  const std::int64_t expert = matrix_bytes(caps.format, caps.gate_up_rows(), caps.hidden, parts, caps.gate_up_bias) +
+                              matrix_bytes(caps.format, caps.hidden, caps.intermediate, 1, caps.down_bias);
   return static_cast<std::uint64_t>(checked_mul(caps.experts, expert, kWhat));
 }
 

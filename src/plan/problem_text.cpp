@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::string_view kAccepted =
     "accepted: t64 or t1,16,64; k8 e128 h2048 i768 eg256; nvfp4 mxfp4 int4 exl3; g32 grow zp; b3; bf16 f16 f32; "
-    "silu swiglu_oai situ gelu_tanh relu2; limit=7 alpha=1.702 beta=1; bias gate_up_bias down_bias; on_input; invariant; "
+    "silu swiglu_oai situ gelu_tanh relu2; limit=7 alpha=1.702 beta=1; bias gate_up_bias down_bias; on_input; "
+    "invariant; "
     "@arch as the last word";
 
 constexpr std::int64_t kDefaultInt4Group = 32;

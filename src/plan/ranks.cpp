@@ -42,8 +42,8 @@ std::vector<RankShare> split_over_ranks(const Caps& caps, int tp, int ep) {
   check(ep == 1 || caps.global_experts == 0, ErrorCode::usage,
         "ep = {} splits the experts of a whole layer, but the problem has eg{} and is a rank's already; leave one out",
         ep, caps.global_experts);
-  check(caps.experts >= ep, ErrorCode::unsupported, "ep = {} is more than the {} experts: a rank would have none; use {}",
-        ep, caps.experts, caps.experts);
+  check(caps.experts >= ep, ErrorCode::unsupported,
+        "ep = {} is more than the {} experts: a rank would have none; use {}", ep, caps.experts, caps.experts);
   const std::int64_t unit = column_unit(caps);
   const std::int64_t units = ceil_div(caps.intermediate, unit);
   check(units >= tp, ErrorCode::unsupported,

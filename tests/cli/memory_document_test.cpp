@@ -77,8 +77,8 @@ TEST(MemoryDocument, ShowsWhatTheProgramPrints) {
       if (cut) line.resize(line.size() - 4);
       const auto fits = [&](const std::string& text) { return cut ? text.rfind(line, 0) == 0 : text == line; };
       while (at < printed.size() && !fits(printed[at])) ++at;
-      ASSERT_LT(at, printed.size()) << example.command << "\nno longer prints\n" << line
-                                    << "\nrun tools/refresh_document PROGRAM docs/memory.md";
+      ASSERT_LT(at, printed.size()) << example.command << "\nno longer prints\n"
+                                    << line << "\nrun tools/refresh_document PROGRAM docs/memory.md";
       ++at;
       ++compared;
     }

@@ -110,7 +110,8 @@ TEST(Plan, PricesBytesInKvTokens) {
 }
 
 TEST(PlanRanks, UnevenSharesMaximumAndSum) {
-  const Json json = plan_json({"t64 k6 e127 h2688 i1856 nvfp4 bf16 relu2", "--device", "h200", "--tp", "4", "--ep", "2"});
+  const Json json =
+      plan_json({"t64 k6 e127 h2688 i1856 nvfp4 bf16 relu2", "--device", "h200", "--tp", "4", "--ep", "2"});
   const Json& ranks = json["ranks"];
   ASSERT_EQ(ranks["each"].size(), 8u);
   std::uint64_t largest = 0, sum = 0, columns = 0;
@@ -129,8 +130,8 @@ TEST(PlanRanks, UnevenSharesMaximumAndSum) {
 }
 
 TEST(PlanSweep, CostsAndBuys) {
-  const Json json = plan_json({kGlm, "--device", "h200", "--sweep", "capacity=512,1024,1536,3072",
-                               "--kv-bytes-per-token", "14768"});
+  const Json json =
+      plan_json({kGlm, "--device", "h200", "--sweep", "capacity=512,1024,1536,3072", "--kv-bytes-per-token", "14768"});
   const Json& rows = json["sweep"]["rows"];
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(json["sweep"]["chunk_tokens"], 3072);
@@ -155,8 +156,8 @@ TEST(PlanSweep, TakesMeasuredTimesFromABenchFile) {
   const std::string own = write(folder, "own.json",
                                 R"({"rows": [{"tokens": 3072, "capacity": 512, "ms_median": 1.5},
                                              {"tokens": 64, "capacity": 3072, "ms_median": 9}]})");
-  const std::string shared = write(folder, "shared.json",
-                                   R"({"capacity": 3072, "rows": [{"tokens": 3072, "ms_median": 1.25}]})");
+  const std::string shared =
+      write(folder, "shared.json", R"({"capacity": 3072, "rows": [{"tokens": 3072, "ms_median": 1.25}]})");
   const Json json =
       plan_json({kGlm, "--device", "h200", "--sweep", "capacity=512,3072", "--bench", own + "," + shared});
   EXPECT_EQ(json["sweep"]["rows"][0]["measured_ms"], 1.5);
@@ -286,8 +287,8 @@ TEST(PlanCheck, EveryRuleNamesTheNearestValidValue) {
        "", nullptr},
       {R"("capacity": 64, "capture_sizes": [64, 128])", "capture_beyond_capacity", 64},
       {R"("capacity": 4096, "max_num_batched_tokens": 3072)", "capacity_above_scheduler", 3072},
-      {R"("capacity": 64, "capture_sizes": [8, 16], "max_num_seqs": 8, "num_speculative_tokens": 3)", "window_too_small",
-       4},
+      {R"("capacity": 64, "capture_sizes": [8, 16], "max_num_seqs": 8, "num_speculative_tokens": 3)",
+       "window_too_small", 4},
       {R"("capacity": 64, "kv_bytes_per_token": 1000, "pool": "10M", "max_model_len": 131072)", "pool_below_context",
        nullptr}};
   for (const Config& row : rows) {
@@ -309,10 +310,10 @@ TEST(PlanCheck, EveryRuleNamesTheNearestValidValue) {
 TEST(PlanCheck, TheNearestCapacityKeepsTheLimit) {
   const TemporaryFolder folder;
   const auto check = [&](std::int64_t capacity) {
-    const std::string path = write(
-        folder, "config.json",
-        R"({"problem": "t1 k8 e160 h6144 i512", "device": "h200", "workspace_limit": "8MiB", "capacity": )" +
-            std::to_string(capacity) + "}");
+    const std::string path =
+        write(folder, "config.json",
+              R"({"problem": "t1 k8 e160 h6144 i512", "device": "h200", "workspace_limit": "8MiB", "capacity": )" +
+                  std::to_string(capacity) + "}");
     return run({"plan", "check", path, "--json"});
   };
   const Json broken = only_object(check(100'000));

@@ -11,13 +11,32 @@ TEST(Plan, HasTheDocumentedKeysAndAnArenaThatFits) {
   const Outcome outcome = run({"plan", "t1,16,300 k4 e16 h256 i96 nvfp4 bf16 silu", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"problem", "device", "refused", "workspace_bytes", "weight_bytes", "steps", "segments",
-                              "bands", "kernels", "unreachable", "declined", "expert_bytes", "layers", "expert_total_bytes",
-                              "memory_short_bytes", "model", "kv",
-                              "pool", "graph", "ranks", "reference", "notes"}));
+  EXPECT_EQ(keys(json), (Keys{"problem",
+                              "device",
+                              "refused",
+                              "workspace_bytes",
+                              "weight_bytes",
+                              "steps",
+                              "segments",
+                              "bands",
+                              "kernels",
+                              "unreachable",
+                              "declined",
+                              "expert_bytes",
+                              "layers",
+                              "expert_total_bytes",
+                              "memory_short_bytes",
+                              "model",
+                              "kv",
+                              "pool",
+                              "graph",
+                              "ranks",
+                              "reference",
+                              "notes"}));
   ASSERT_GT(json["segments"].size(), 0u);
   for (const Json& segment : json["segments"]) {
-    EXPECT_EQ(keys(segment), (Keys{"name", "offset", "bytes", "kv_tokens", "first_step", "last_step", "formula", "numbers"}));
+    EXPECT_EQ(keys(segment),
+              (Keys{"name", "offset", "bytes", "kv_tokens", "first_step", "last_step", "formula", "numbers"}));
     EXPECT_EQ(segment["offset"].get<std::uint64_t>() % 256, 0u) << segment;
     EXPECT_LE(segment["offset"].get<std::uint64_t>() + segment["bytes"].get<std::uint64_t>(),
               json["workspace_bytes"].get<std::uint64_t>())

@@ -65,12 +65,10 @@ struct Total {
 };
 
 TEST(B12x, TrellisTotals) {
-  const Total rows[] = {{32, 34'102'552, 102'164'728, 34'102'552},
-                        {64, 45'651'352, 113'713'416, 45'651'352},
-                        {512, 192'654'488, 266'613'224, 217'309'912},
-                        {1536, 528'661'656, 602'616'808, 602'616'808},
-                        {3072, 1'032'672'408, 1'106'622'184, 1'106'622'184},
-                        {8192, 2'712'708'248, 2'786'640'104, 2'786'640'104}};
+  const Total rows[] = {
+      {32, 34'102'552, 102'164'728, 34'102'552},           {64, 45'651'352, 113'713'416, 45'651'352},
+      {512, 192'654'488, 266'613'224, 217'309'912},        {1536, 528'661'656, 602'616'808, 602'616'808},
+      {3072, 1'032'672'408, 1'106'622'184, 1'106'622'184}, {8192, 2'712'708'248, 2'786'640'104, 2'786'640'104}};
   for (const Total& row : rows) {
     EXPECT_EQ(glm("b12x-trellis:block=8", row.tokens).total_bytes, row.block8) << row.tokens;
     EXPECT_EQ(glm("b12x-trellis:block=64", row.tokens).total_bytes, row.block64) << row.tokens;
@@ -80,7 +78,7 @@ TEST(B12x, TrellisTotals) {
 }
 
 TEST(B12x, TrellisCoreByCapacity) {
-  const std::map<std::int64_t, double> block64{{128, 130.42},   {512, 254.06},   {1024, 414.07},  {1536, 574.09},
+  const std::map<std::int64_t, double> block64{{128, 130.42},   {512, 254.06},   {1024, 414.07}, {1536, 574.09},
                                                {3072, 1054.14}, {4096, 1374.17}, {8192, 2654.30}};
   for (const auto& [tokens, expected] : block64)
     EXPECT_NEAR(mib(named(glm("b12x-trellis:block=64", tokens), "core_bytes")), expected, 0.005) << tokens;
@@ -94,12 +92,9 @@ TEST(B12x, TrellisCoreByCapacity) {
 }
 
 TEST(B12x, Nvfp4Totals) {
-  const Total rows[] = {{32, 27'020'996, 95'083'172, 27'020'996},
-                        {64, 31'491'908, 99'553'972, 31'491'908},
-                        {512, 79'404'612, 153'363'348, 104'061'508},
-                        {1536, 243'463'748, 317'417'108, 317'424'196},
-                        {3072, 462'280'260, 536'226'452, 536'240'708},
-                        {8192, 900'765'252, 974'697'108, 974'725'700}};
+  const Total rows[] = {{32, 27'020'996, 95'083'172, 27'020'996},      {64, 31'491'908, 99'553'972, 31'491'908},
+                        {512, 79'404'612, 153'363'348, 104'061'508},   {1536, 243'463'748, 317'417'108, 317'424'196},
+                        {3072, 462'280'260, 536'226'452, 536'240'708}, {8192, 900'765'252, 974'697'108, 974'725'700}};
   for (const char* format : {"nvfp4", "mxfp4"})
     for (const char* layout : {"", ":layout=native", ":layout=packed"})
       for (const Total& row : rows) {
@@ -210,8 +205,8 @@ TEST(B12x, CaptureTable) {
 }
 
 TEST(B12x, ExpertParallel) {
-  const std::map<std::int64_t, double> wide{{1, 5.126},     {8, 24.50},     {32, 27.51},    {64, 31.51},
-                                            {512, 111.04},  {1536, 286.11}, {3072, 478.18}, {8192, 1118.32}};
+  const std::map<std::int64_t, double> wide{{1, 5.126},    {8, 24.50},     {32, 27.51},    {64, 31.51},
+                                            {512, 111.04}, {1536, 286.11}, {3072, 478.18}, {8192, 1118.32}};
   for (const auto& [tokens, expected] : wide) {
     const Caps caps = caps_of(fmt::format("t{} k8 e40 eg160 h6144 i2048 nvfp4 bf16 silu", tokens));
     EXPECT_NEAR(mib(reference_bill("b12x", caps, gpu(188)).total_bytes), expected, 0.005) << tokens;
@@ -281,9 +276,9 @@ TEST(Marlin, TheTableOfGlmOn132Multiprocessors) {
     std::int64_t tokens;
     std::uint64_t wide, activated, scratch, ids, blocks, sums, locks, direct, provisioned;
   };
-  const Column columns[] = {{64, 6'291'456, 524'288, 8'650'752, 6'528, 816, 648, 2'112, 15'476'600, 21'243'768},
-                            {3072, 301'989'888, 25'165'824, 34'603'008, 138'624, 2'168, 648, 2'112, 361'902'272,
-                             638'726'336}};
+  const Column columns[] = {
+      {64, 6'291'456, 524'288, 8'650'752, 6'528, 816, 648, 2'112, 15'476'600, 21'243'768},
+      {3072, 301'989'888, 25'165'824, 34'603'008, 138'624, 2'168, 648, 2'112, 361'902'272, 638'726'336}};
   for (const Column& column : columns) {
     const ReferenceBill bill = glm("marlin", column.tokens, 132);
     EXPECT_EQ(segment(bill, "intermediate_cache13"), column.wide);
@@ -327,31 +322,30 @@ struct Refusal {
 };
 
 TEST(Reference, ProblemsAreRefusedInEachSystemsTerms) {
-  const Refusal rows[] = {
-      {"b12x", "t4 k2 e4 h128 i128 int4 bf16 silu", "source_format int4"},
-      {"b12x", "t4 k2 e4 h128 i128 nvfp4 f32 silu", "params_dtype F32"},
-      {"b12x", "t4 k2 e4 h128 i128 nvfp4 bf16 silu bias", "bias"},
-      {"b12x", "t4 k2 e4 h128 i128 nvfp4 bf16 gelu_tanh", "activation gelu_tanh"},
-      {"b12x", "t4 k2 e4 h136 i128 nvfp4 bf16 silu", "source_native"},
-      {"b12x", "t4 k2 e4 eg2 h128 i128 nvfp4 bf16 silu", "global_num_experts 2"},
-      {"b12x", "t4 k2 e4 eg8 h128 i128 nvfp4 f16 silu", "ep_moe takes bf16 only"},
-      {"b12x:layout=packed", "t4 k2 e4 h2880 i2880 mxfp4 bf16 silu", "no tile"},
-      {"b12x-trellis", "t4 k2 e4 h192 i128", "multiples of 128"},
-      {"b12x-trellis", "t4 k2 e4 h128 i128 nvfp4 bf16 relu2", "activation relu2"},
-      {"b12x-trellis", "t4 k2 e4 h128 i128 limit=7", "swiglu_limit"},
-      {"b12x-trellis", "t4 k2 e4 h128 i128 on_input", "apply_router_weight_on_input"},
-      {"b12x-trellis", "t4 k2 e4 eg8 h128 i128", "ep_moe"},
-      {"flashinfer", "t4 k2 e4 h128 i128 mxfp4 bf16 silu", "NVFP4 weights only, not mxfp4"},
-      {"flashinfer", "t4 k2 e4 h128 i128 nvfp4 f16 silu", "output dtype F16"},
-      {"flashinfer", "t4 k2 e4 h128 i128 nvfp4 bf16 silu bias", "bias"},
-      {"marlin", "t4 k2 e4 h128 i128 nvfp4 bf16 situ", "activation situ"},
-      {"marlin", "t4 k2 e4 h128 i72 nvfp4 bf16 relu2", "min_thread_n is 64"},
-      {"marlin", "t4 k2 e4 h128 i96 nvfp4 bf16 silu", "min_thread_k is 64"},
-      {"marlin", "t4 k2 e4 h128 i128 exl3 b3 bf16 silu", "exl3"}};
+  const Refusal rows[] = {{"b12x", "t4 k2 e4 h128 i128 int4 bf16 silu", "source_format int4"},
+                          {"b12x", "t4 k2 e4 h128 i128 nvfp4 f32 silu", "params_dtype F32"},
+                          {"b12x", "t4 k2 e4 h128 i128 nvfp4 bf16 silu bias", "bias"},
+                          {"b12x", "t4 k2 e4 h128 i128 nvfp4 bf16 gelu_tanh", "activation gelu_tanh"},
+                          {"b12x", "t4 k2 e4 h136 i128 nvfp4 bf16 silu", "source_native"},
+                          {"b12x", "t4 k2 e4 eg2 h128 i128 nvfp4 bf16 silu", "global_num_experts 2"},
+                          {"b12x", "t4 k2 e4 eg8 h128 i128 nvfp4 f16 silu", "ep_moe takes bf16 only"},
+                          {"b12x:layout=packed", "t4 k2 e4 h2880 i2880 mxfp4 bf16 silu", "no tile"},
+                          {"b12x-trellis", "t4 k2 e4 h192 i128", "multiples of 128"},
+                          {"b12x-trellis", "t4 k2 e4 h128 i128 nvfp4 bf16 relu2", "activation relu2"},
+                          {"b12x-trellis", "t4 k2 e4 h128 i128 limit=7", "swiglu_limit"},
+                          {"b12x-trellis", "t4 k2 e4 h128 i128 on_input", "apply_router_weight_on_input"},
+                          {"b12x-trellis", "t4 k2 e4 eg8 h128 i128", "ep_moe"},
+                          {"flashinfer", "t4 k2 e4 h128 i128 mxfp4 bf16 silu", "NVFP4 weights only, not mxfp4"},
+                          {"flashinfer", "t4 k2 e4 h128 i128 nvfp4 f16 silu", "output dtype F16"},
+                          {"flashinfer", "t4 k2 e4 h128 i128 nvfp4 bf16 silu bias", "bias"},
+                          {"marlin", "t4 k2 e4 h128 i128 nvfp4 bf16 situ", "activation situ"},
+                          {"marlin", "t4 k2 e4 h128 i72 nvfp4 bf16 relu2", "min_thread_n is 64"},
+                          {"marlin", "t4 k2 e4 h128 i96 nvfp4 bf16 silu", "min_thread_k is 64"},
+                          {"marlin", "t4 k2 e4 h128 i128 exl3 b3 bf16 silu", "exl3"}};
   for (const Refusal& row : rows) {
     const ReferenceBill bill = reference_bill(row.system, caps_of(row.problem), gpu(188));
-    EXPECT_NE(bill.refused.find(row.says), std::string::npos) << row.system << " " << row.problem << ": "
-                                                              << bill.refused;
+    EXPECT_NE(bill.refused.find(row.says), std::string::npos)
+        << row.system << " " << row.problem << ": " << bill.refused;
     EXPECT_EQ(bill.total_bytes, 0u);
     EXPECT_TRUE(bill.segments.empty());
   }
@@ -380,14 +374,20 @@ TEST(Reference, Exl3ProblemsArePricedAsTrellis) {
 }
 
 TEST(Reference, RequestsAreCheckedWordByWord) {
-  const std::pair<const char*, const char*> rows[] = {
-      {"cutlass", "known: b12x, b12x-trellis, flashinfer, marlin"}, {"", "known: b12x"},
-      {"b12x:block=12", "8, 16, 32, 48, 64"},                       {"b12x:block=8x", "8, 16, 32, 48, 64"},
-      {"b12x:block", "no value"},                                   {"b12x:block=", "no value"},
-      {"b12x:tile=8", "no option \"tile\""},                        {"b12x:block=8:block=16", "twice"},
-      {"b12x-trellis:bits=2", "3, 4, 5, 6"},                        {"b12x-trellis:layout=native", "no option"},
-      {"flashinfer:tile=7", "8, 16, 32, 64, 128, 192"},             {"flashinfer:tactics=7", "1, 2, 3, 4, 5, 6"},
-      {"marlin:block=8", "it has none"},                            {"b12x:", "no value"}};
+  const std::pair<const char*, const char*> rows[] = {{"cutlass", "known: b12x, b12x-trellis, flashinfer, marlin"},
+                                                      {"", "known: b12x"},
+                                                      {"b12x:block=12", "8, 16, 32, 48, 64"},
+                                                      {"b12x:block=8x", "8, 16, 32, 48, 64"},
+                                                      {"b12x:block", "no value"},
+                                                      {"b12x:block=", "no value"},
+                                                      {"b12x:tile=8", "no option \"tile\""},
+                                                      {"b12x:block=8:block=16", "twice"},
+                                                      {"b12x-trellis:bits=2", "3, 4, 5, 6"},
+                                                      {"b12x-trellis:layout=native", "no option"},
+                                                      {"flashinfer:tile=7", "8, 16, 32, 64, 128, 192"},
+                                                      {"flashinfer:tactics=7", "1, 2, 3, 4, 5, 6"},
+                                                      {"marlin:block=8", "it has none"},
+                                                      {"b12x:", "no value"}};
   for (const auto& [request, says] : rows) {
     try {
       reference_bill(request, caps_of("t4 k2 e4 h128 i128"), gpu(188));

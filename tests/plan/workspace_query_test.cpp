@@ -95,8 +95,7 @@ TEST(WorkspaceQuery, GivesTheSameNumbersOnManyThreads) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread)
     threads.emplace_back([&, thread] {
-      for (const Asked& asked : questions)
-        found[thread].push_back(required_workspace_bytes(asked.caps, asked.device));
+      for (const Asked& asked : questions) found[thread].push_back(required_workspace_bytes(asked.caps, asked.device));
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& numbers : found) EXPECT_EQ(numbers, expected);
@@ -138,8 +137,7 @@ TEST(ReachableSet, ALargerCapacityReachesNoLess) {
     const std::vector<std::string> few = plan(caps, device).kernels();
     caps.max_tokens *= 4;
     const std::vector<std::string> many = plan(caps, device).kernels();
-    for (const std::string& kernel : few)
-      ASSERT_NE(std::find(many.begin(), many.end(), kernel), many.end()) << kernel;
+    for (const std::string& kernel : few) ASSERT_NE(std::find(many.begin(), many.end(), kernel), many.end()) << kernel;
   }
 }
 

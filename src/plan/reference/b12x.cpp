@@ -226,13 +226,13 @@ B12xArena b12x_arena(const B12xProblem& problem) {
   const std::int64_t columns = problem.intermediate * (problem.gated ? 2 : 1);
   add_reduction("fc1_c_tmp", "gate_up rows", columns, sizes.gate_up_words, problem.multiprocessors, bill);
   add_reduction("fc2_c_tmp", "hidden", problem.hidden, sizes.down_words, problem.multiprocessors, bill);
-  bill.add("packed_route_indices", product({sizes.slots.count, 4}), "slots x 4", fmt::format("{} x 4",
-                                                                                           sizes.slots.count));
+  bill.add("packed_route_indices", product({sizes.slots.count, 4}), "slots x 4",
+           fmt::format("{} x 4", sizes.slots.count));
   bill.add("block_expert_ids", product({sizes.blocks.count, 4}), "ceil(slots / block) x 4",
            fmt::format("ceil({} / {}) x 4", sizes.blocks.slots, sizes.blocks.block));
   bill.add("packed_route_count", 4, "4", "4");
-  bill.add("expert_offsets", (packed_experts + 1) * 4, "(experts + 1) x 4", fmt::format("({} + 1) x 4",
-                                                                                       packed_experts));
+  bill.add("expert_offsets", (packed_experts + 1) * 4, "(experts + 1) x 4",
+           fmt::format("({} + 1) x 4", packed_experts));
   if (trellis) add_trellis(problem, product({row_tokens, problem.top_k}), bill);
   if (parallel) bill.align();
   arena.core_bytes = bill.bytes() - arena.router_bytes;
@@ -275,7 +275,8 @@ ReferenceBill b12x_bill(const Request& request, const Caps& caps, const Device& 
   bill.totals.emplace_back("core_bytes", arena.core_bytes);
   problem.pinned_block = kRouteBlocks.back();
   bill.totals.emplace_back("full_sweep_bytes", b12x_arena(problem).total_bytes());
-  bill.notes.push_back("runs on SM120 and SM121 only; priced for the multiprocessors of the device that is planned for");
+  bill.notes.push_back(
+      "runs on SM120 and SM121 only; priced for the multiprocessors of the device that is planned for");
   if (bill.capacity_tokens != caps.max_tokens)
     bill.notes.push_back(fmt::format("token capacity {} is rounded to {}", caps.max_tokens, bill.capacity_tokens));
   return bill;

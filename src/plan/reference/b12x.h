@@ -21,9 +21,9 @@ struct B12xProblem {
   std::int64_t global_experts = 0;  ///< > 0: the expert-parallel planner, which packs over all of them
   std::int64_t hidden = 0, intermediate = 0;
   bool gated = true, bf16 = true;
-  bool micro = false;               ///< the native small-batch kernel can serve it
+  bool micro = false;  ///< the native small-batch kernel can serve it
   Layout layout = Layout::native;
-  std::int64_t pinned_block = 0;    ///< 0: chosen by token count
+  std::int64_t pinned_block = 0;  ///< 0: chosen by token count
   std::int64_t multiprocessors = 0;
 };
 

@@ -1,11 +1,12 @@
 // What one runner of FlashInfer's CuTe DSL W4A16 path keeps: permuted activations and the activated intermediate, one
 // arena for each route tile that its autotuner tried. Source: FlashInfer 0.6 and its pull request 4558.
+#include "plan/reference/flashinfer.h"
+
 #include <fmt/format.h>
 
 #include <array>
 
 #include "core/check.h"
-#include "plan/reference/flashinfer.h"
 
 namespace fourfold::reference {
 namespace {

@@ -17,7 +17,8 @@ constexpr std::int64_t kAlignment = 1;  // allocations of their own
 std::string refusal(const Caps& caps) {
   if (caps.activation_dtype != DType::bf16 && caps.activation_dtype != DType::f16)
     return fmt::format("hidden_states {}: float16 or bfloat16", dtype_name(caps.activation_dtype));
-  if (caps.format.format == WeightFormat::exl3) return "quant type exl3: Marlin has uint4, uint4b8, fp4 and 8-bit types";
+  if (caps.format.format == WeightFormat::exl3)
+    return "quant type exl3: Marlin has uint4, uint4b8, fp4 and 8-bit types";
   const ActivationKind kind = caps.activation.kind;
   if (kind == ActivationKind::situ) return "activation situ: unknown to the fused path";
   if (caps.hidden % 64 != 0 || caps.gate_up_rows() % 64 != 0)
@@ -67,7 +68,8 @@ ReferenceBill marlin_bill(const Request& request, const Caps& caps, const Device
                        sizes.block, sizes.block == 8 ? " x 2" : ""));
   bill.add("sorted_token_ids", product({sizes.slots, 4}), "slots x 4", fmt::format("{} x 4", sizes.slots));
   const std::int64_t blocks = ceil_div(sizes.slots, sizes.block);
-  bill.add("expert_ids", product({blocks, 4}), "ceil(slots / block) x 4", fmt::format("ceil({} / {}) x 4", sizes.slots, sizes.block));
+  bill.add("expert_ids", product({blocks, 4}), "ceil(slots / block) x 4",
+           fmt::format("ceil({} / {}) x 4", sizes.slots, sizes.block));
   bill.add("cumsum", (experts + 1) * 4, "(experts + 1) x 4", fmt::format("({} + 1) x 4", experts));
   bill.add("num_tokens_post_padded", 4, "4", "4");
   bill.add("locks", sms * 4 * 4, "SMs x 4 x 4", fmt::format("{} x 4 x 4", sms));

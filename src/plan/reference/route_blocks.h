@@ -20,6 +20,7 @@ std::int64_t route_slots(std::int64_t routes, std::int64_t block, std::int64_t e
 
 /// Words of fp32 scratch for sums that several thread blocks share: min(columns x slots, multiprocessors x 4 x block x
 /// 256), doubled at block 8 (its tile still has 16 rows). Throws unsupported when it leaves 63 bits. Pure.
-std::int64_t reduction_words(std::int64_t columns, std::int64_t slots, std::int64_t block, std::int64_t multiprocessors);
+std::int64_t reduction_words(std::int64_t columns, std::int64_t slots, std::int64_t block,
+                             std::int64_t multiprocessors);
 
 }  // namespace fourfold::reference
