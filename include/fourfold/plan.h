@@ -159,8 +159,8 @@ std::int64_t largest_max_tokens(const Caps& caps, const Device& device, std::uin
 /// A kernel of the same problem that no count up to max_tokens launches.
 struct UnreachableKernel {
   std::string kernel;
-  std::int64_t from_tokens = 0;       ///< the smallest count that launches it
-  std::uint64_t workspace_bytes = 0;  ///< of a plan that just reaches it
+  std::int64_t from_tokens = 0;       ///< a capacity whose plan launches it: the first at which bands change
+  std::uint64_t workspace_bytes = 0;  ///< of that plan
 };
 /// What a larger capacity than the plan's would add, by from_tokens. Empty when the plan reaches every kernel. Pure.
 std::vector<UnreachableKernel> unreachable_kernels(const Plan& plan);

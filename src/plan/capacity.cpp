@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 
 #include "core/check.h"
 #include "fourfold/plan.h"
@@ -56,21 +57,29 @@ std::int64_t largest_max_tokens(const Caps& caps, const Device& device, std::uin
 std::vector<UnreachableKernel> unreachable_kernels(const Plan& plan) {
   // Far above the counts at which tiles stop growing.
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  const std::int64_t capacity = plan.caps().max_tokens;
   Caps caps = plan.caps();
-  if (caps.max_tokens >= kLarge) return {};
+  if (capacity >= kLarge) return {};
   caps.max_tokens = kLarge;
-  while (!can_implement(caps, plan.device()) && caps.max_tokens > plan.caps().max_tokens) caps.max_tokens /= 2;
-  if (caps.max_tokens <= plan.caps().max_tokens) return {};
+  while (!can_implement(caps, plan.device()) && caps.max_tokens > capacity) caps.max_tokens /= 2;
+  if (caps.max_tokens <= capacity) return {};
+  // The bands of a plan can depend on its capacity, so each place where they change is planned for itself.
+  std::set<std::int64_t> capacities{capacity + 1};
+  for (const Band& band : fourfold::plan(caps, plan.device()).bands())
+    for (const std::int64_t edge : {band.min_tokens, band.max_tokens})
+      if (edge > capacity) capacities.insert(edge);
   std::vector<std::string> known = plan.kernels();
   std::vector<UnreachableKernel> found;
-  const Plan larger = fourfold::plan(caps, plan.device());
-  for (const Band& band : larger.bands())
-    for (const std::string& kernel : band.kernels) {
+  for (const std::int64_t tokens : capacities) {
+    caps.max_tokens = tokens;
+    if (!can_implement(caps, plan.device())) continue;
+    const Plan larger = fourfold::plan(caps, plan.device());
+    for (const std::string& kernel : larger.kernels()) {
       if (std::find(known.begin(), known.end(), kernel) != known.end()) continue;
       known.push_back(kernel);
-      caps.max_tokens = band.min_tokens;
-      found.push_back({kernel, band.min_tokens, required_workspace_bytes(caps, plan.device())});
+      found.push_back({kernel, tokens, larger.workspace_bytes()});
     }
+  }
   return found;
 }
 
