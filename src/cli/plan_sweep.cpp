@@ -83,8 +83,26 @@ Json read_bench(const std::string& path) {
   return json;
 }
 
+/// Whether a row of a suite is about this layer; rows that do not say are.
+bool about(const Json& row, Caps caps) {
+  if (!row.contains("problem") || !row["problem"].is_string()) return true;
+  Caps measured_caps = parse_problem(row["problem"].get<std::string>()).caps;
+  measured_caps.max_tokens = caps.max_tokens = 0;
+  return measured_caps == caps;
+}
+
+/// The median of a row in milliseconds: bench moe's `layer.median_us` on a GPU, `ms_median` on a CPU.
+std::optional<double> median_ms(const Json& row) {
+  constexpr double kMicroseconds = 1000;
+  if (row.contains("layer") && row["layer"].is_object() && row["layer"].contains("median_us") &&
+      row["layer"]["median_us"].is_number())
+    return row["layer"]["median_us"].get<double>() / kMicroseconds;
+  if (row.contains("ms_median") && row["ms_median"].is_number()) return row["ms_median"].get<double>();
+  return std::nullopt;
+}
+
 /// Milliseconds by capacity, of `chunk` tokens. Rows say their capacity themselves or share the file's.
-std::map<std::int64_t, double> measured(const std::vector<std::string>& files, std::int64_t chunk) {
+std::map<std::int64_t, double> measured(const std::vector<std::string>& files, const Caps& caps, std::int64_t chunk) {
   std::map<std::int64_t, double> found;
   for (const std::string& path : files) {
     const Json json = read_bench(path);
@@ -94,10 +112,9 @@ std::map<std::int64_t, double> measured(const std::vector<std::string>& files, s
       const Json& holder = row.contains("capacity") ? row : json;
       if (!holder.contains("capacity") || !holder["capacity"].is_number_integer()) continue;
       ++rows_with_capacity;
-      if (!row.contains("tokens") || row["tokens"] != chunk || !row.contains("ms_median") ||
-          !row["ms_median"].is_number())
-        continue;
-      found[holder["capacity"].get<std::int64_t>()] = row["ms_median"].get<double>();
+      const std::optional<double> median = median_ms(row);
+      if (median && row.contains("tokens") && row["tokens"] == chunk && about(row, caps))
+        found[holder["capacity"].get<std::int64_t>()] = *median;
     }
     if (rows_with_capacity == 0)
       throw Error(ErrorCode::bad_input,
@@ -110,7 +127,7 @@ Sweep make_sweep(const PlanRequest& request, const SweepArguments& arguments) {
   Sweep sweep;
   const std::vector<std::int64_t> capacities = capacities_of(arguments.sweep);
   sweep.chunk = arguments.chunk > 0 ? arguments.chunk : *std::max_element(capacities.begin(), capacities.end());
-  const std::map<std::int64_t, double> times = measured(arguments.bench, sweep.chunk);
+  const std::map<std::int64_t, double> times = measured(arguments.bench, request.ranks.front().caps, sweep.chunk);
   const Caps& caps = request.ranks.front().caps;
   const auto layer = static_cast<double>(layer_expert_bytes(caps)) * static_cast<double>(request.layers);
   for (const std::int64_t capacity : capacities) {

@@ -154,7 +154,9 @@ TEST(PlanSweep, CostsAndBuys) {
 TEST(PlanSweep, TakesMeasuredTimesFromABenchFile) {
   const TemporaryFolder folder;
   const std::string own = write(folder, "own.json",
-                                R"({"rows": [{"tokens": 3072, "capacity": 512, "ms_median": 1.5},
+                                R"({"rows": [{"tokens": 3072, "capacity": 512, "layer": {"median_us": 1500}},
+                                             {"tokens": 3072, "capacity": 512, "ms_median": 7,
+                                              "problem": "t3072 k8 e160 h6144 i1024 nvfp4 bf16 silu"},
                                              {"tokens": 64, "capacity": 3072, "ms_median": 9}]})");
   const std::string shared =
       write(folder, "shared.json", R"({"capacity": 3072, "rows": [{"tokens": 3072, "ms_median": 1.25}]})");
