@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Bytes that b12x, FlashInfer and vLLM's Marlin path reserve, from their published formulae: a second opinion.
 
-Written apart from src/plan/reference and sharing nothing with it. `tests/plan/reference_bytes.py > tests/data/reference_bytes.csv`
-writes the table that tests/plan/reference_table_test.cpp compares with; the table is checked in, so that the test needs no Python.
+Written apart from src/plan/reference and sharing nothing with it.
+
+    tests/plan/reference_bytes.py > tests/data/reference_bytes.csv
+
+writes the table that tests/plan/reference_table_test.cpp compares with; it is checked in, so that the test needs no
+Python.
 """
 import math
 import random

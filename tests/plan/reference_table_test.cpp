@@ -1,6 +1,7 @@
 // Other systems' bills against an independent script (tests/plan/reference_bytes.py) for shapes that nobody published.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <set>
@@ -57,6 +58,20 @@ TEST(ReferenceTable, EveryShapeOfTheIndependentScriptAgrees) {
   EXPECT_GE(shapes["b12x-trellis"].size(), 30u);
   EXPECT_GE(shapes["flashinfer"].size(), 25u);
   EXPECT_GE(shapes["marlin"].size(), 30u);
+}
+
+// The table is the script's and was not edited by hand.
+TEST(ReferenceTable, IsWhatTheScriptWrites) {
+  FILE* pipe = popen("python3 " FOURFOLD_SOURCE_DIR "/tests/plan/reference_bytes.py 2>/dev/null", "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string written;
+  char buffer[4096];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) written.append(buffer, count);
+  if (pclose(pipe) != 0) GTEST_SKIP() << "no python3 here";
+  std::ifstream file(FOURFOLD_SOURCE_DIR "/tests/data/reference_bytes.csv");
+  std::ostringstream checked_in;
+  checked_in << file.rdbuf();
+  EXPECT_EQ(written, checked_in.str());
 }
 
 // The parts and what pads them are the whole: nothing is counted that is not listed.
