@@ -70,7 +70,7 @@ class DriverFailures : public CudaBackendTest {
       ScopedCapture capture(context, stream.value(), CaptureMode::thread_local_mode);
       run(layer.bind({stream.value()}));
       const Graph graph = capture.end();
-      EXPECT_EQ(graph.node_count(), 5u);
+      EXPECT_EQ(graph.node_count(), 4u);
       exec = graph.instantiate();
     }
     exec.launch(stream.value());
