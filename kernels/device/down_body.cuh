@@ -18,13 +18,14 @@ struct DownWork {
   __device__ Int32 block_step() const { return 1; }
 };
 
-/// Work of a warp of a block that owns the columns of one slice at a time: every eighth token tile of all experts.
+/// Work of a warp of a block that owns the columns of one slice at a time: every kDownSumsWarps-th token tile of all
+/// experts.
 template <int kRowTiles>
 struct DownSumsWork : DownWork<kRowTiles> {
   Int32 slice, tiles, warp;
 
   __device__ bool item(Int32 ordinal, StreamItem& item) const {
-    const Int32 tile = warp + kTileWarps * ordinal;
+    const Int32 tile = warp + kDownSumsWarps * ordinal;
     if (tile >= tiles) return false;
     item.row_tile = slice * kRowTiles;
     item.tokens = this->p->tiles[tile];
@@ -50,7 +51,7 @@ struct DownRowsWork : DownWork<kRowTiles> {
 
 /// From sums to product + bias, for output columns `column` (c = 0, 1) and column + 8 (c = 2, 3) of all token steps.
 /// Columns behind the last keep what nobody stores.
-template <Format kFormat, int kSteps>
+template <Format kFormat, Float16 kFloat, int kSteps>
 __device__ inline void finish_values(const DownTilesParams& p, Int64 expert, Int32 column, float (&acc)[kSteps][4]) {
   const float global = kFormat == Format::nvfp4 ? p.down.global[expert * p.down.global_expert_floats] : 1.0f;
   float bias[2] = {0.0f, 0.0f};
@@ -62,7 +63,7 @@ __device__ inline void finish_values(const DownTilesParams& p, Int64 expert, Int
   for (int n = 0; n < kSteps; ++n)
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      float value = __fmul_rn(acc[n][c], operand_factor<kFormat>());
+      float value = __fmul_rn(acc[n][c], kOperandFactor<kFormat, kFloat>);
       if (kFormat == Format::nvfp4) value = __fmul_rn(global, value);
       acc[n][c] = __fadd_rn(value, bias[c / 2]);
     }
@@ -84,12 +85,28 @@ __device__ inline OutputToken output_token(const DownTilesParams& p, const Token
 template <int kRowTiles>
 constexpr Int32 kSumStride = kUnitRows * kRowTiles + 8;
 
+/// Whose turn it is to add: a barrier a warp, whose phase ends when the tile before the warp's next has been added. All
+/// 32 lanes arrive, so each releases what it wrote itself.
+struct Turns {
+  UInt32 barriers;  // in shared memory, one of 8 bytes a warp
+  UInt32 taken;     // turns that this warp has waited for
+  Int32 tile;       // this warp's next
+
+  __device__ void wait() {
+    if (tile > 0) barrier_wait(barriers + 8 * (tile % kDownSumsWarps), taken++ % 2);
+  }
+  __device__ void pass(Int32 tiles) {
+    if (tile + 1 < tiles) barrier_arrive(barriers + 8 * ((tile + 1) % kDownSumsWarps));
+    tile += kDownSumsWarps;
+  }
+};
+
 /// Adds an item's products to the sums of its tokens. Tiles take turns, so a token's experts are added in ascending
 /// order; a token that an expert has twice takes its slots in order. Everything but the addition happens before the
 /// turn. Destroys acc.
-template <Format kFormat, int kRowTiles, int kSteps>
-__device__ inline void add_in_turn(const DownSumsWork<kRowTiles>& work, Int32 tile_index, const StreamItem& item,
-                                   int steps, float (&acc)[kRowTiles][kSteps][4], float* sums) {
+template <Format kFormat, Float16 kFloat, int kRowTiles, int kSteps>
+__device__ inline void add_in_turn(const DownSumsWork<kRowTiles>& work, Turns& turns, const StreamItem& item, int steps,
+                                   float (&acc)[kRowTiles][kSteps][4], float* sums) {
   const DownTilesParams& p = *work.p;
   const Int32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   OutputToken to[kSteps][2];
@@ -107,10 +124,11 @@ __device__ inline void add_in_turn(const DownSumsWork<kRowTiles>& work, Int32 ti
 #pragma unroll
   for (int tile = 0; tile < kRowTiles; ++tile) {
     const Int32 column = kUnitRows * (item.row_tile + tile) + g;
-    finish_values<kFormat, kSteps>(p, item.tokens.expert, column, acc[tile]);
+    finish_values<kFormat, kFloat, kSteps>(p, item.tokens.expert, column, acc[tile]);
   }
 
-  if (tile_index > 0) barrier_wait(1 + work.warp, 64);
+  turns.wait();
+  __syncwarp();
   const int columns = twice ? kTokenStep : 1;  // one column after the other, or all at once
 #pragma unroll
   for (int n = 0; n < kSteps; ++n) {
@@ -130,15 +148,16 @@ __device__ inline void add_in_turn(const DownSumsWork<kRowTiles>& work, Int32 ti
       __syncwarp();
     }
   }
-  if (tile_index + 1 < work.tiles) barrier_arrive(1 + (work.warp + 1) % kTileWarps, 64);
+  turns.pass(work.tiles);
 }
 
-template <Format kFormat, Float16 kFloat, int kRowTiles, int kSteps, int kStages>
+template <Format kFormat, Float16 kFloat, int kSpans, int kRowTiles, int kSteps, int kStages>
 __device__ inline void down_sums_body(const DownTilesParams& p) {
   extern __shared__ uint4 shared_memory[];
-  float* sums = reinterpret_cast<float*>(shared_memory);  // f32 [T][kSumStride], then the rings of the warps
+  // kTurnBytes of barriers, f32 sums [T][kSumStride], the rings of the warps.
+  float* sums = reinterpret_cast<float*>(shared_memory) + kTurnBytes / 4;
   const Int32 sum_floats = static_cast<Int32>(p.tokens) * kSumStride<kRowTiles>;  // a multiple of 8: rings stay aligned
-  const StageLayout<kFormat, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.down)};
+  const StageLayout<kScaleOnSum<kFormat, kFloat>, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.down)};
   const UInt32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const UInt32 ring = shared_address(sums + sum_floats) + warp * kStages * layout.bytes();
   const Int32 slices = (p.down.row_tiles + kRowTiles - 1) / kRowTiles;
@@ -147,18 +166,19 @@ __device__ inline void down_sums_body(const DownTilesParams& p) {
   work.p = &p;
   work.warp = static_cast<Int32>(warp);
   work.tiles = p.counts[0];
+  Turns turns{shared_address(shared_memory), 0, 0};
+  if (threadIdx.x < kDownSumsWarps) barrier_init(turns.barriers + 8 * threadIdx.x, 32);
   for (work.slice = blockIdx.x; work.slice < slices; work.slice += gridDim.x) {
-    for (Int32 i = threadIdx.x; i < sum_floats; i += kTileThreads) sums[i] = 0.0f;
+    for (Int32 i = threadIdx.x; i < sum_floats; i += kDownSumsThreads) sums[i] = 0.0f;
     __syncthreads();
-    Int32 tile_index = work.warp;
-    run_stream<DownSumsWork<kRowTiles>, kFormat, kFloat, kRowTiles, kSteps, kStages, true>(
+    turns.tile = work.warp;
+    run_stream<DownSumsWork<kRowTiles>, kFormat, kFloat, kSpans, kRowTiles, kSteps, kStages, true>(
         work, ring, lane, [&](const StreamItem& item, int steps, float(&acc)[kRowTiles][kSteps][4]) {
-          add_in_turn<kFormat, kRowTiles, kSteps>(work, tile_index, item, steps, acc, sums);
-          tile_index += kTileWarps;
+          add_in_turn<kFormat, kFloat, kRowTiles, kSteps>(work, turns, item, steps, acc, sums);
         });
     __syncthreads();
     const Int32 first = work.slice * kRowTiles * kUnitRows;
-    for (Int32 i = threadIdx.x; i < p.tokens * kRowTiles * kUnitRows; i += kTileThreads) {
+    for (Int32 i = threadIdx.x; i < p.tokens * kRowTiles * kUnitRows; i += kDownSumsThreads) {
       const Int32 token = i / (kRowTiles * kUnitRows), column = i % (kRowTiles * kUnitRows);
       if (first + column < p.hidden)
         p.out[static_cast<Int64>(token) * p.hidden + first + column] =
@@ -168,10 +188,10 @@ __device__ inline void down_sums_body(const DownTilesParams& p) {
   }
 }
 
-template <Format kFormat, Float16 kFloat, int kRowTiles, int kSteps, int kStages>
+template <Format kFormat, Float16 kFloat, int kSpans, int kRowTiles, int kSteps, int kStages>
 __device__ inline void down_rows_body(const DownTilesParams& p) {
   extern __shared__ uint4 shared_memory[];  // the rings of the warps
-  const StageLayout<kFormat, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.down)};
+  const StageLayout<kScaleOnSum<kFormat, kFloat>, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.down)};
   const UInt32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   DownRowsWork<kRowTiles> work;
   work.p = &p;
@@ -179,13 +199,13 @@ __device__ inline void down_rows_body(const DownTilesParams& p) {
   work.first_tile = p.panel_begin / kUnitRows;
   work.slices = (p.panel_columns + kRowTiles * kUnitRows - 1) / (kRowTiles * kUnitRows);
   work.items = p.counts[0] * work.slices;
-  run_stream<DownRowsWork<kRowTiles>, kFormat, kFloat, kRowTiles, kSteps, kStages, true>(
+  run_stream<DownRowsWork<kRowTiles>, kFormat, kFloat, kSpans, kRowTiles, kSteps, kStages, true>(
       work, shared_address(shared_memory) + warp * kStages * layout.bytes(), lane,
       [&](const StreamItem& item, int, float(&acc)[kRowTiles][kSteps][4]) {
         const Int32 g = static_cast<Int32>(lane / 4);
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile)
-          finish_values<kFormat, kSteps>(p, item.tokens.expert, kUnitRows * (item.row_tile + tile) + g, acc[tile]);
+          finish_values<kFormat, kFloat, kSteps>(p, item.tokens.expert, kUnitRows * (item.row_tile + tile) + g, acc[tile]);
 #pragma unroll
         for (int n = 0; n < kSteps; ++n)
 #pragma unroll

@@ -31,10 +31,10 @@ struct GateUpWork {
   __device__ Int32 block_step() const { return kTileWarps; }
 };
 
-template <Format kFormat>
+template <Format kFormat, Float16 kFloat>
 __device__ inline float projected(const GateUpTilesParams& p, float sum, Int64 expert, Int32 part, Int32 row,
                                   float weight) {
-  float value = __fmul_rn(sum, operand_factor<kFormat>());
+  float value = __fmul_rn(sum, kOperandFactor<kFormat, kFloat>);
   if (kFormat == Format::nvfp4) value = __fmul_rn(p.gate_up.global[expert * p.gate_up.global_expert_floats + part], value);
   if (p.router_weight_on_input) value = __fmul_rn(weight, value);
   return p.gate_up.bias ? __fadd_rn(value, p.gate_up.bias[expert * p.gate_up.bias_expert_floats + row]) : value;
@@ -51,14 +51,14 @@ __device__ inline void store_pair(const GateUpTilesParams& p, const StreamItem& 
   UInt16* row = p.activated + position * p.intermediate;  // [I]
   if (static_cast<Activation>(p.activation) == Activation::relu2) {
     const Int32 i = 16 * row_tile + g;
-    const float first = projected<kFormat>(p, low, expert, 0, i, weight);
+    const float first = projected<kFormat, kFloat>(p, low, expert, 0, i, weight);
     if (i < p.intermediate) row[i] = narrow<kFloat>(activate_as(p, 0.0f, first));
     if (i + 8 >= p.intermediate) return;
-    row[i + 8] = narrow<kFloat>(activate_as(p, 0.0f, projected<kFormat>(p, high, expert, 0, i + 8, weight)));
+    row[i + 8] = narrow<kFloat>(activate_as(p, 0.0f, projected<kFormat, kFloat>(p, high, expert, 0, i + 8, weight)));
   } else {
     const Int32 i = 8 * row_tile + g;
-    const float gate = projected<kFormat>(p, low, expert, 0, i, weight);
-    const float up = projected<kFormat>(p, high, expert, 1, p.intermediate + i, weight);
+    const float gate = projected<kFormat, kFloat>(p, low, expert, 0, i, weight);
+    const float up = projected<kFormat, kFloat>(p, high, expert, 1, p.intermediate + i, weight);
     row[i] = narrow<kFloat>(activate_as(p, gate, up));
   }
 }
@@ -91,16 +91,16 @@ __device__ inline void finish_gate_up(const GateUpTilesParams& p, const StreamIt
       low = __fadd_rn(low, fragment[0]);
       high = __fadd_rn(high, fragment[64]);
     }
-    store_pair<kFormat, kFloat>(p, item, item.row_tile + tile, lane / 4,
-                                             kTokenStep * n + 2 * (lane % 4) + half, low, high);
+    store_pair<kFormat, kFloat>(p, item, item.row_tile + tile, lane / 4, kTokenStep * n + 2 * (lane % 4) + half, low,
+                                high);
   }
 }
 
-template <Format kFormat, Float16 kFloat, int kRowTiles, int kSteps, int kStages>
+template <Format kFormat, Float16 kFloat, int kSpans, int kRowTiles, int kSteps, int kStages>
 __device__ inline void gate_up_tiles_body(const GateUpTilesParams& p) {
   extern __shared__ uint4 shared_memory[];
   float* sums = reinterpret_cast<float*>(shared_memory);  // kSumBytes, then the rings of the warps
-  const StageLayout<kFormat, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.gate_up)};
+  const StageLayout<kScaleOnSum<kFormat, kFloat>, kRowTiles, kSteps> layout{bytes_of_unit<kFormat>(p.gate_up)};
   const UInt32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const UInt32 ring = shared_address(shared_memory) + kSumBytes + warp * kStages * layout.bytes();
 
@@ -111,7 +111,7 @@ __device__ inline void gate_up_tiles_body(const GateUpTilesParams& p) {
   work.row_blocks = (p.gate_up.row_tiles + kRowTiles - 1) / kRowTiles;
   work.items = p.counts[0] * work.row_blocks;
   work.warp = static_cast<Int32>(warp);
-  run_stream<GateUpWork<kRowTiles>, kFormat, kFloat, kRowTiles, kSteps, kStages, false>(
+  run_stream<GateUpWork<kRowTiles>, kFormat, kFloat, kSpans, kRowTiles, kSteps, kStages, false>(
       work, ring, lane, [&](const StreamItem& item, int steps, const float(&acc)[kRowTiles][kSteps][4]) {
         finish_gate_up<kFormat, kFloat, kRowTiles, kSteps>(p, item, steps, acc, sums);
       });

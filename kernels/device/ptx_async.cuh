@@ -1,4 +1,4 @@
-// Asynchronous copies, named barriers and dependent launch, one PTX instruction a function.
+// Asynchronous copies, barriers and dependent launch, one PTX instruction a function.
 #pragma once
 
 #include "params/integers.h"
@@ -23,13 +23,35 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-/// Waits at barrier `id` (1 .. 15) for `threads` threads that wait or arrive.
-__device__ inline void barrier_wait(UInt32 id, UInt32 threads) {
-  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+/// An mbarrier: 8 bytes of shared memory, aligned to 8, whose phase ends when `arrivals` threads have arrived. By one
+/// thread, before a __syncthreads().
+__device__ inline void barrier_init(UInt32 barrier, UInt32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-__device__ inline void barrier_arrive(UInt32 id, UInt32 threads) {
-  asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+/// What this thread wrote before is seen by whoever waits for the end of the phase.
+__device__ inline void barrier_arrive(UInt32 barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Waits until the phase of this parity has ended: 0 for the first, 1 for the second, and so on in turn.
+__device__ inline void barrier_wait(UInt32 barrier, UInt32 parity) {
+  UInt32 ended;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+#else
+        "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+#endif
+        "selp.u32 %0, 1, 0, p;\n"
+        "}"
+        : "=r"(ended)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (!ended);
 }
 
 __device__ inline uint4 load_shared_16(UInt32 address) {

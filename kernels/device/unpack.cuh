@@ -11,13 +11,16 @@
 namespace fourfold::kernels {
 
 /// Group scales stay out of the operand where scale * code would round or leave the 16-bit range: they multiply fp32
-/// partial sums instead. An E4M3 scale times an E2M1 code has at most 6 significant bits and fits both 16-bit types.
-template <Format kFormat>
-constexpr bool kScaleOnSum = kFormat != Format::nvfp4;
+/// partial sums instead. An E4M3 scale times an E2M1 code has at most 6 significant bits and fits both 16-bit types; an
+/// eighth of an E8M0 scale times an E2M1 code fits bf16, subnormals included.
+template <Format kFormat, Float16 kFloat>
+constexpr bool kScaleOnSum = !(kFormat == Format::nvfp4 || (kFormat == Format::mxfp4 && kFloat == Float16::bf16));
 
-/// What nvfp4 operands carry: weight * 2^-8, undone once per sum. 6 * 448 and 0.5 * 2^-9 stay exact in both types:
-/// steps of 2^-10 become steps of 2^-18, which fp16 holds as a subnormal.
-constexpr float kOperandFactor = 0x1p8f;
+/// What a sum over units is multiplied by, besides the global scale. nvfp4 operands carry weight * 2^-8: 6 * 448 and
+/// 0.5 * 2^-9 stay exact in both types, as steps of 2^-10 become steps of 2^-18, which fp16 holds as a subnormal. mxfp4
+/// operands carry an eighth: 6 * 2^127 would leave bf16, and 0.5 * 2^-127 / 8 = 2^-131 is a subnormal of bf16.
+template <Format kFormat, Float16 kFloat>
+constexpr float kOperandFactor = kScaleOnSum<kFormat, kFloat> ? 1.0f : kFormat == Format::nvfp4 ? 0x1p8f : 0x1p3f;
 
 /// Eight bf16 pairs, each E2M1 value * 2^-126, from 16 codes in two words. A pair takes bits 15 (sign) and 8:6
 /// (magnitude) of each half: read as bf16, that is the value times 2^-126, subnormals included. Pairs 0, 1, 2 of a word
@@ -80,18 +83,39 @@ __device__ inline void unpack_nvfp4(uint4 codes, UInt32 scales, UInt32 (&a)[16])
     a[i] = kFloat == Float16::bf16 ? mul_bf16x2(a[i], factor[i & 1]) : mul_f16x2(a[i], factor[i & 1]);
 }
 
-/// The operand registers of two steps of an mxfp4 lane: the values themselves.
-template <Float16 kFloat>
-__device__ inline void unpack_mxfp4_steps(UInt32 x, UInt32 y, UInt32* a) {
-  if (kFloat == Float16::bf16) {
-    e2m1_pairs_bf16(x, y, a);
-  } else {
-    e2m1_pairs_f16(x, a);
-    e2m1_pairs_f16(y, a + 4);
-  }
+/// The operand registers of an mxfp4 lane in bf16: weight / 8. `scales`: E8M0 of row g in byte 0, of row g + 8 in byte
+/// 2; the other bytes are ignored. A pair is its value * 2^-126, so the factor is 2^(scale - 4); from 2^128 on it takes
+/// two products. Scale 255 is NaN.
+__device__ inline void unpack_mxfp4_scaled(uint4 codes, UInt32 scales, UInt32* a) {
+  constexpr UInt32 kBias = 123u << 16 | 123u;  // 127 - 4
+  const UInt32 both = scales & 0x00ff00ffu;
+  UInt32 exponents = both + kBias;
+  const bool large = ((exponents + 0x00010001u) & 0x01000100u) != 0;  // 255 and more
+  UInt32 more[2] = {0x3f803f80u, 0x3f803f80u};
+  if (large) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i)  // 2^126 and 2^14
-    a[i] = kFloat == Float16::bf16 ? mul_bf16x2(a[i], 0x7e807e80u) : mul_f16x2(a[i], 0x74007400u);
+    for (int row = 0; row < 2; ++row) {
+      const UInt32 scale = both >> 16 * row & 0xffu;
+      if (scale < 132) continue;
+      exponents = (exponents & ~(0x1ffu << 16 * row)) | 254u << 16 * row;
+      more[row] = twice(scale == 255 ? 0x7fc0u : (scale - 4) << 7);
+    }
+  }
+  const UInt32 factor[2] = {__byte_perm(exponents << 7, 0, 0x1010), __byte_perm(exponents << 7, 0, 0x3232)};
+  e2m1_pairs_bf16(codes.x, codes.y, a);
+  e2m1_pairs_bf16(codes.z, codes.w, a + 8);
+#pragma unroll
+  for (int i = 0; i < 16; ++i) a[i] = mul_bf16x2(a[i], factor[i & 1]);
+  if (large)
+#pragma unroll
+    for (int i = 0; i < 16; ++i) a[i] = mul_bf16x2(a[i], more[i & 1]);
+}
+
+/// The operand registers of one step of an mxfp4 lane in fp16: the values themselves.
+__device__ inline void unpack_mxfp4_step_f16(UInt32 x, UInt32* a) {
+  e2m1_pairs_f16(x, a);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a[i] = mul_f16x2(a[i], 0x74007400u);  // 2^14
 }
 
 /// The operand registers of one step of an int4 lane: code - zero, an integer of -15 .. 15. A code or-ed into the low

@@ -21,24 +21,10 @@ __device__ inline Int32 bytes_of_unit(const UnitMatrix& m) {
   return m.unit_bytes;
 }
 
-/// Where scales lie in a unit of a format that needs them for sums.
-template <Format kFormat>
-__device__ inline UnitScales scales_of_unit(const UnitMatrix& m, UInt32 unit_address, UInt32 lane) {
-  UnitScales scales{};
-  if (!kScaleOnSum<kFormat>) return scales;
-  scales.spans = kFormat == Format::mxfp4 ? 2 : kUnitDepth / m.scale_span;
-  scales.type = m.scale_type;
-  const Int32 scale_bytes = kFormat == Format::mxfp4 ? 1 : static_cast<ScaleType>(m.scale_type) == ScaleType::f32 ? 4 : 2;
-  const UInt32 pair = lane / 4 * 2 * scales.spans;  // scales before those of rows g and g + 8
-  scales.address = unit_address + kUnitCodeBytes + pair * scale_bytes;
-  scales.zero_address = unit_address + kUnitCodeBytes + kUnitRows * scales.spans * scale_bytes + pair;
-  return scales;
-}
-
 /// The shared memory of one warp's ring.
-template <Format kFormat, int kRowTiles, int kSteps>
+template <bool kOnSum, int kRowTiles, int kSteps>
 struct StageLayout {
-  static constexpr Int32 kRowBytes = kUnitRowBytes + row_pad_bytes(kScaleOnSum<kFormat>);
+  static constexpr Int32 kRowBytes = kUnitRowBytes + row_pad_bytes(kOnSum);
   Int32 unit_bytes;
   __device__ Int32 tokens_offset() const { return kRowTiles * unit_bytes; }
   __device__ Int32 bytes() const { return kRowTiles * unit_bytes + kTokenStep * kSteps * kRowBytes; }
@@ -49,9 +35,9 @@ struct StageLayout {
 ///   Int32 source_row(const StreamItem&, Int32 row)   row of the activations, for a row below tokens.count
 ///   const UnitMatrix& matrix();  const UInt16* activations();  Int32 depth();
 ///   Int32 first_block(), block_step()       the blocks of 64 positions that are this warp's
-template <class Work, Format kFormat, int kRowTiles, int kSteps>
+template <class Work, Format kFormat, Float16 kFloat, int kRowTiles, int kSteps>
 struct Feed {
-  using Layout = StageLayout<kFormat, kRowTiles, kSteps>;
+  using Layout = StageLayout<kScaleOnSum<kFormat, kFloat>, kRowTiles, kSteps>;
 
   const UInt8* units_ = nullptr;    // the item's first row tile, this block, this lane's 16 bytes of codes
   const UInt16* tokens_ = nullptr;  // row 0 of the activations, this block, this lane's 8 positions
@@ -135,14 +121,15 @@ struct Feed {
 /// Runs a warp's items. finish(item, steps, acc) gets an item's sums: acc[row tile][token step][c].
 /// kUnitsFirst: the work list is older than the kernel before this one, so weights are fetched before waiting for it;
 /// without, the caller has waited.
-template <class Work, Format kFormat, Float16 kFloat, int kRowTiles, int kSteps, int kStages, bool kUnitsFirst,
-          class Finish>
+template <class Work, Format kFormat, Float16 kFloat, int kSpans, int kRowTiles, int kSteps, int kStages,
+          bool kUnitsFirst, class Finish>
 __device__ inline void run_stream(const Work& work, UInt32 ring, UInt32 lane, const Finish& finish) {
-  using Layout = StageLayout<kFormat, kRowTiles, kSteps>;
+  constexpr bool kOnSum = kScaleOnSum<kFormat, kFloat>;
+  using Layout = StageLayout<kOnSum, kRowTiles, kSteps>;
   const Layout layout{bytes_of_unit<kFormat>(work.matrix())};
   const UInt32 stage_size = layout.bytes(), ring_end = ring + kStages * stage_size;
 
-  Feed<Work, kFormat, kRowTiles, kSteps> feed;
+  Feed<Work, kFormat, kFloat, kRowTiles, kSteps> feed;
   feed.open(work, lane);
   {
     auto early = feed;
@@ -182,15 +169,14 @@ __device__ inline void run_stream(const Work& work, UInt32 ring, UInt32 lane, co
       const UInt32 row = full + layout.tokens_offset() + lane / 4 * Layout::kRowBytes;
 #pragma unroll
       for (int n = 0; n < kSteps; ++n)
-        if (n == 0 || n < steps) load_tokens<kFormat>(row + n * kTokenStep * Layout::kRowBytes, lane % 4, tokens[n]);
+        if (n == 0 || n < steps) load_token<kOnSum>(row + n * kTokenStep * Layout::kRowBytes, lane % 4, tokens[n]);
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
         const UInt32 unit = full + tile * layout.unit_bytes;
-        if constexpr (kScaleOnSum<kFormat>) {
-          multiply_unit_on_sum<kFormat, kFloat, kSteps>(
-              unit, lane, scales_of_unit<kFormat>(work.matrix(), unit, lane), tokens, steps, acc[tile]);
+        if constexpr (kOnSum) {
+          multiply_unit_on_sum<kFormat, kFloat, kSpans, kSteps>(work.matrix(), unit, lane, tokens, steps, acc[tile]);
         } else {
-          multiply_unit_nvfp4<kFloat, kSteps>(unit, lane, tokens, steps, acc[tile]);
+          multiply_unit_scaled<kFormat, kFloat, kSteps>(unit, lane, tokens, steps, acc[tile]);
         }
       }
       full = full + stage_size == ring_end ? ring : full + stage_size;

@@ -7,5 +7,5 @@
 extern "C" __global__ void __launch_bounds__(fourfold::kernels::kTileThreads, TOKEN_STEPS * ROW_TILES <= 4 ? 2 : 1)
     down_rows(const __grid_constant__ fourfold::kernels::DownTilesParams p) {
   using namespace fourfold::kernels;
-  down_rows_body<Format::FORMAT, Float16::DTYPE, ROW_TILES, TOKEN_STEPS, STAGES>(p);
+  down_rows_body<Format::FORMAT, Float16::DTYPE, SPANS, ROW_TILES, TOKEN_STEPS, STAGES>(p);
 }

@@ -9,6 +9,12 @@ namespace fourfold::kernels {
 /// Warps of a block of the tile kernels, and threads.
 constexpr Int32 kTileWarps = 8;
 constexpr Int32 kTileThreads = 32 * kTileWarps;
+/// down_sums: one block a multiprocessor, so more warps keep more copies under way; three a scheduler leave each thread
+/// 168 registers.
+constexpr Int32 kDownSumsWarps = 12;
+constexpr Int32 kDownSumsThreads = 32 * kDownSumsWarps;
+/// Shared memory of down_sums for the barriers by which its warps take turns, one of 8 bytes a warp.
+constexpr Int32 kTurnBytes = 8 * kDownSumsWarps;
 /// A unit is what one warp multiplies at once: 16 rows (the wide operand of mma.m16n8k16) by 64 reduction positions.
 constexpr Int32 kUnitRows = 16;
 constexpr Int32 kUnitDepth = 64;

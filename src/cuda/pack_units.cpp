@@ -82,7 +82,8 @@ void read_codes(const FormatSpec& format, const CudaUnitMatrix& matrix, const Un
 void put_codes(const FormatSpec& format, bool permute,
                const std::array<std::array<std::uint8_t, kCudaUnitDepth / 2>, kCudaUnitRows>& rows, std::byte* unit) {
   const bool e2m1 = format.format != WeightFormat::int4;
-  const bool neighbours = format.format == WeightFormat::nvfp4;  // a lane holds 16 neighbouring positions of a row
+  // Where scales go into the operand, a lane holds 16 neighbouring positions of a row (kernels/device/unpack.cuh).
+  const bool neighbours = format.format == WeightFormat::nvfp4 || (format.format == WeightFormat::mxfp4 && permute);
   const PairTable& table = pair_table();
   for (int lane = 0; lane < kLanes; ++lane) {
     const int g = lane / 4, t = lane % 4;

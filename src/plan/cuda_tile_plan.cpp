@@ -33,11 +33,17 @@ std::int64_t largest_unit_bytes(const Caps& caps) {
   return cuda_unit_layout(caps, {4, 4}).gate_up.unit_bytes;
 }
 
-std::int64_t ring_bytes(const Caps& caps, const CudaTileShape& shape) {
-  const bool scale_on_sum = caps.format.format != WeightFormat::nvfp4;
-  return std::int64_t{kernels::kTileWarps} * shape.stages *
+/// kScaleOnSum of kernels/device/unpack.cuh.
+bool scale_on_sum(const Caps& caps) {
+  const bool bf16 = caps.activation_dtype == DType::bf16;
+  return caps.format.format == WeightFormat::int4 || (caps.format.format == WeightFormat::mxfp4 && !bf16);
+}
+
+/// Of all warps of a block.
+std::int64_t ring_bytes(const Caps& caps, const CudaTileShape& shape, int warps = kernels::kTileWarps) {
+  return std::int64_t{warps} * shape.stages *
          kernels::stage_bytes(static_cast<int>(largest_unit_bytes(caps)), shape.row_tiles, shape.token_steps,
-                              scale_on_sum);
+                              scale_on_sum(caps));
 }
 
 /// Sums of a slice of columns for one token; the pad keeps neighbouring tokens on different banks (down_body.cuh).
@@ -45,10 +51,17 @@ std::int64_t sum_bytes_per_token(const CudaTileShape& shape) {
   return (kCudaUnitRows * shape.row_tiles + 8) * 4;
 }
 
-/// Blocks that a multiprocessor holds at once: by shared memory, and by the registers that the kernel's launch bounds
-/// promise (two blocks for small items).
+/// Barriers, sums of a slice of columns for `tokens` tokens, and the rings.
+std::int64_t sums_shared_bytes(const Caps& caps, const CudaTileShape& shape, std::int64_t tokens) {
+  return kernels::kTurnBytes + ring_bytes(caps, shape, kernels::kDownSumsWarps) + tokens * sum_bytes_per_token(shape);
+}
+
+/// Blocks of kTileThreads that the registers which the launch bounds promise leave room for: two for small items.
+int blocks_by_registers(const CudaTileShape& shape) { return shape.row_tiles * shape.token_steps <= 4 ? 2 : 1; }
+
+/// Blocks of kTileThreads that a multiprocessor holds at once.
 std::int64_t blocks_per_multiprocessor(const Device& device, const CudaTileShape& shape, std::int64_t shared_bytes) {
-  const std::int64_t by_registers = shape.row_tiles * shape.token_steps <= 4 ? 2 : 1;
+  const std::int64_t by_registers = blocks_by_registers(shape);
   const std::int64_t by_memory =
       (device.shared_memory_bytes + kReservedSharedBytes) / (shared_bytes + kReservedSharedBytes);
   return std::max<std::int64_t>(1, std::min(by_registers, by_memory));
@@ -73,7 +86,7 @@ std::optional<CudaTileShape> sums_shape(const Caps& caps, const Device& device, 
   const std::int64_t wanted = ceil_div(ceil_div(caps.hidden, kCudaUnitRows), device.multiprocessors);
   for (const CudaTileShape& shape : kDownSumsShapes)
     if (shape.token_steps == token_steps && shape.row_tiles <= wanted &&
-        ring_bytes(caps, shape) + tokens * sum_bytes_per_token(shape) <= device.shared_memory_bytes)
+        sums_shared_bytes(caps, shape, tokens) <= device.shared_memory_bytes)
       return shape;
   return std::nullopt;
 }
@@ -145,7 +158,7 @@ class Instances {
     spec.defines = std::move(defines);
     std::sort(spec.defines.begin(), spec.defines.end());
     spec.block_threads = threads;
-    spec.max_registers = std::min(kMaxThreadRegisters, kRegistersOfMultiprocessor / (threads * blocks));
+    spec.max_registers = std::min(kMaxThreadRegisters, kRegistersOfMultiprocessor / (threads * blocks) / 8 * 8);
     spec.shared_bytes = static_bytes + dynamic_bytes;
     const std::string name = spec.name();
     for (std::size_t i = 0; i < specs_.size(); ++i)
@@ -157,13 +170,10 @@ class Instances {
     return static_cast<int>(specs_.size() - 1);
   }
   int add_tiles(const char* source, const CudaTileShape& shape, std::int64_t dynamic_bytes) {
-    return add(source,
-               {{"FORMAT", cuda_format_macro(caps_.format)},
-                {"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))},
-                {"ROW_TILES", std::to_string(shape.row_tiles)},
-                {"TOKEN_STEPS", std::to_string(shape.token_steps)},
-                {"STAGES", std::to_string(shape.stages)}},
-               kernels::kTileThreads, 0, dynamic_bytes, shape.row_tiles * shape.token_steps <= 4 ? 2 : 1);
+    return add_shape(source, shape, kernels::kTileThreads, dynamic_bytes, blocks_by_registers(shape));
+  }
+  int add_sums(const CudaTileShape& shape, std::int64_t dynamic_bytes) {
+    return add_shape("moe/down_sums.cu", shape, kernels::kDownSumsThreads, dynamic_bytes, 1);
   }
   int add_route() { return add("moe/route_tiles.cu", {}, kernels::kRouteThreads, kRouteSharedBytes, 0, 1); }
   int add_combine() {
@@ -172,6 +182,17 @@ class Instances {
   }
 
  private:
+  int add_shape(const char* source, const CudaTileShape& shape, int threads, std::int64_t dynamic_bytes, int blocks) {
+    return add(source,
+               {{"FORMAT", caps_.format.format == WeightFormat::int4 ? "int4" : cuda_format_macro(caps_.format)},
+                {"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))},
+                {"SPANS", std::to_string(cuda_unit_layout(caps_).gate_up.spans())},
+                {"ROW_TILES", std::to_string(shape.row_tiles)},
+                {"TOKEN_STEPS", std::to_string(shape.token_steps)},
+                {"STAGES", std::to_string(shape.stages)}},
+               threads, 0, dynamic_bytes, blocks);
+  }
+
   const Caps& caps_;
   std::vector<KernelSpec>& specs_;
 };
@@ -182,17 +203,17 @@ void add_down_launches(const PlanData& data, const BandChoice& choice, Instances
   CudaLaunch down;
   down.token_tile = 8 * choice.down.token_steps;
   down.row_tiles = choice.down.row_tiles;
-  down.dynamic_bytes = ring_bytes(caps, choice.down);
   if (choice.sums) {
     down.kernel = CudaKernel::down_sums;
+    down.dynamic_bytes = sums_shared_bytes(caps, choice.down, 0);
     down.dynamic_bytes_per_token = sum_bytes_per_token(choice.down);
-    const std::int64_t shared = down.shared_bytes(choice.max_tokens);
-    down.max_blocks = device.multiprocessors * blocks_per_multiprocessor(device, choice.down, shared);
-    down.spec = instances.add_tiles("moe/down_sums.cu", choice.down, shared);
+    down.max_blocks = device.multiprocessors;
+    down.spec = instances.add_sums(choice.down, down.shared_bytes(choice.max_tokens));
     band.launches.push_back(down);
     return;
   }
   down.kernel = CudaKernel::down_rows;
+  down.dynamic_bytes = ring_bytes(caps, choice.down);
   down.max_blocks = device.multiprocessors * blocks_per_multiprocessor(device, choice.down, down.dynamic_bytes);
   down.spec = instances.add_tiles("moe/down_rows.cu", choice.down, down.dynamic_bytes);
   CudaLaunch combine;
@@ -298,14 +319,13 @@ std::vector<KernelSpec> cuda_tile_kernels(const Caps& caps, const Device& device
   Instances instances(caps, specs);
   instances.add_route();
   instances.add_combine();
-  const auto add = [&](const char* source, std::span<const CudaTileShape> shapes, std::int64_t fixed_bytes) {
-    for (const CudaTileShape& shape : shapes)
-      if (fixed_bytes + ring_bytes(caps, shape) <= device.shared_memory_bytes)
-        instances.add_tiles(source, shape, device.shared_memory_bytes);
-  };
-  add("moe/gate_up_tiles.cu", kGateUpShapes, kernels::kSumBytes);
-  add("moe/down_sums.cu", kDownSumsShapes, 0);
-  add("moe/down_rows.cu", kDownRowsShapes, 0);
+  const std::int64_t most = device.shared_memory_bytes;
+  for (const CudaTileShape& shape : kGateUpShapes)
+    if (kernels::kSumBytes + ring_bytes(caps, shape) <= most) instances.add_tiles("moe/gate_up_tiles.cu", shape, most);
+  for (const CudaTileShape& shape : kDownSumsShapes)
+    if (sums_shared_bytes(caps, shape, 1) <= most) instances.add_sums(shape, most);
+  for (const CudaTileShape& shape : kDownRowsShapes)
+    if (ring_bytes(caps, shape) <= most) instances.add_tiles("moe/down_rows.cu", shape, most);
   return specs;
 }
 

@@ -51,7 +51,7 @@ class DriverFailures : public CudaBackendTest {
     images.report = images.disk.report = [](std::string_view) {};
     auto driver = DriverApi::open(FOURFOLD_STAND_IN_CUDA);
     fill_thread_cache();
-    Backend backend(make_cuda_interface(std::move(driver), 0, std::move(images), true));
+    Backend backend(make_cuda_interface(std::move(driver), 0, std::move(images), true, true));
     const DeviceLayer layer(caps_, backend);
     warm_up(layer.plan, backend);
     run(layer.bind(own_stream(backend)));
@@ -70,7 +70,7 @@ class DriverFailures : public CudaBackendTest {
       ScopedCapture capture(context, stream.value(), CaptureMode::thread_local_mode);
       run(layer.bind({stream.value()}));
       const Graph graph = capture.end();
-      EXPECT_EQ(graph.node_count(), 4u);
+      EXPECT_EQ(graph.node_count(), 5u);
       exec = graph.instantiate();
     }
     exec.launch(stream.value());

@@ -65,7 +65,8 @@ struct Packed {
   }
   /// The code that must be at a lane's pair: the value that decoding must give.
   int wanted(std::int64_t tile, std::int64_t block, int lane, int step, int pair, int half) const {
-    const bool neighbours = caps.format.format == WeightFormat::nvfp4;
+    const bool nvfp4 = caps.format.format == WeightFormat::nvfp4;
+    const bool neighbours = nvfp4 || (caps.format.format == WeightFormat::mxfp4 && permute);
     const int g = lane / 4, t = lane % 4;
     const std::int64_t position =
         64 * block + (neighbours ? 16 * t + 4 * step : 16 * step + 4 * t) + 2 * (pair / 2) + half;
@@ -73,7 +74,7 @@ struct Packed {
     const Source* from = source(tile, g + 8 * (pair % 2), row);
     if (from == nullptr || position >= caps.hidden) return 0;
     int code = from->code(row, position);
-    if (neighbours) {
+    if (nvfp4) {
       const int scale = *from->scale(row, position / 16);
       if ((scale & 127) == 127) code = 0;
       if ((scale & 128) != 0) code ^= 8;
