@@ -35,8 +35,8 @@ foreach(area core formats plan backend moe cpu cuda model cli lint)
       add_dependencies(test_${area} fourfold fourfold_stand_in_cuda)
     endif()
     if(area STREQUAL "lint")
-      target_sources(test_lint PRIVATE tests/gpu/gpu_report.cpp tests/gpu/planted_faults.cpp
-                     tests/gpu/residue_cases.cpp)
+      target_sources(test_lint PRIVATE tests/gpu/flush_memory.cpp tests/gpu/gpu_report.cpp
+                     tests/gpu/planted_faults.cpp tests/gpu/residue_cases.cpp)
       add_dependencies(test_lint fourfold_gpu_tests)
     endif()
     if(area STREQUAL "cuda")

@@ -24,8 +24,9 @@ class CatchListener : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    const std::string text = std::string(info == nullptr ? "" : info->test_suite_name()) + "." +
-                             (info == nullptr ? "" : info->name()) + ": " + std::string(result.message()).substr(0, 500);
+    const std::string test =
+        info == nullptr ? std::string("no test") : std::string(info->test_suite_name()) + "." + info->name();
+    const std::string text = test + ": " + std::string(result.message()).substr(0, 500);
     std::string& first = failure_sees_fault(result.message()) ? seen_ : other_;
     if (first.empty()) first = text;
   }

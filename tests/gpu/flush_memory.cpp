@@ -143,7 +143,9 @@ FlushLayout flush_layout(std::uint64_t bytes, std::uint64_t granularity, std::ui
   return layout;
 }
 
-FlushAllocations::FlushAllocations(std::uint64_t alignment) : before_(alignment_wanted) { alignment_wanted = alignment; }
+FlushAllocations::FlushAllocations(std::uint64_t alignment) : before_(alignment_wanted) {
+  alignment_wanted = alignment;
+}
 FlushAllocations::~FlushAllocations() { alignment_wanted = before_; }
 
 bool allocations_are_flush() { return alignment_wanted != 0; }

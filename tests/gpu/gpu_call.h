@@ -44,6 +44,10 @@ class GuardedMemory {
   Workspace memory_;
 };
 
+/// Whether workspaces and outputs keep what an allocation leaves in them: nothing of them counts as written before a
+/// kernel writes it, which initcheck needs. Without it they are poisoned. Set before the first test.
+bool& fresh_workspaces();
+
 /// A plan, its packed weights and a guarded workspace of exactly the plan's size; every kernel loaded unless `cold`.
 class GpuLayer {
  public:

@@ -14,6 +14,7 @@
 #include "fourfold_version.h"
 #include "gpu/catch_listener.h"
 #include "gpu/flush_memory.h"
+#include "gpu/gpu_call.h"
 #include "gpu/gpu_device.h"
 #include "gpu/gpu_report.h"
 
@@ -119,6 +120,16 @@ CheckResult kernel_origin(const std::string& wanted) {
 /// A run with a planted fault, until a test sees it. 0 when one does.
 int run_planted(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
+  PartWriter writer(options);
+  if (const Compiler compiler = find_compiler(); !compiler.reason.empty()) {
+    CheckResult skipped;
+    skipped.skipped = 1;
+    skipped.reasons.push_back("no compiler here: " + compiler.reason);
+    writer.add("caught", skipped);
+    writer.write(true);
+    std::printf("skipped: no compiler here: %s\n", compiler.reason.c_str());
+    return 0;
+  }
   auto* listener = new CatchListener;  // gtest owns it
   testing::UnitTest::GetInstance()->listeners().Append(listener);
   testing::GTEST_FLAG(fail_fast) = true;
@@ -126,7 +137,6 @@ int run_planted(const Options& options) {
   const bool planted = workspaces_are_short() || shared_counters().compiled > 0;
   const CheckResult caught =
       listener->result(planted, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  PartWriter writer(options);
   writer.add("caught", caught);
   writer.write(true);
   close_gpu();
@@ -227,7 +237,8 @@ int run_main(int argc, char** argv) {
   app.add_option("--kernels-from", options.kernels_from, "Fail unless every kernel's code came from there")
       ->check(CLI::IsMember({"compiler", "disk", "pack"}));
   app.add_option("--seconds", options.seconds, "Tests of the pairwise set that begin later are skipped");
-  app.add_flag("--plain-allocations", plain_allocations(), "Leave allocations to the driver: a sanitizer knows their ends");
+  app.add_flag("--plain-allocations", plain_allocations(), "Leave allocations to the driver: for memcheck");
+  app.add_flag("--fresh-workspaces", fresh_workspaces(), "Leave workspaces and outputs as allocated: for initcheck");
   app.add_option("--plant", options.planted, "Plant a fault into the kernels; succeed when a test sees it");
   app.add_option("--merge", options.merge, "Merge the parts into this report, instead of running tests");
   app.add_option("--failed", options.failed, "With --merge: STEP=REASON of a step that failed")

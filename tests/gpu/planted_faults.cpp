@@ -57,7 +57,8 @@ const PlantedFault& planted_fault(std::string_view name) {
   fail(ErrorCode::usage, "--plant {}: there is no such fault; there are {}", name, names);
 }
 
-PatchedSources::PatchedSources(const PlantedFault& fault) : text_(patched_text(fault)), tree_(tree_with(fault, text_)) {}
+PatchedSources::PatchedSources(const PlantedFault& fault)
+    : text_(patched_text(fault)), tree_(tree_with(fault, text_)) {}
 
 Plan with_short_workspace(const Plan& plan) {
   check(plan.workspace_bytes() >= kSegmentAlignment, ErrorCode::internal, "this plan has no workspace to shorten");

@@ -7,7 +7,18 @@
 namespace fourfold::gpu_test {
 namespace {
 
-enum Factor : std::size_t { kIntermediate, kTokens, kFormat, kActivation, kOptions, kHidden, kSlots, kExperts, kDType, kIds };
+enum Factor : std::size_t {
+  kIntermediate,
+  kTokens,
+  kFormat,
+  kActivation,
+  kOptions,
+  kHidden,
+  kSlots,
+  kExperts,
+  kDType,
+  kIds,
+};
 
 template <class List>
 std::vector<std::string> texts(const List& list, const char* before = "") {
@@ -22,7 +33,9 @@ std::vector<std::string> texts(const List& list, const char* before = "") {
 }
 
 ResidueCase make_case(const std::vector<int>& levels) {
-  const auto text = [&](Factor factor) { return residue_factors()[factor].levels[static_cast<std::size_t>(levels[factor])]; };
+  const auto text = [&](Factor factor) {
+    return residue_factors()[factor].levels[static_cast<std::size_t>(levels[factor])];
+  };
   ResidueCase result;
   result.problem = text(kTokens) + " " + text(kSlots) + " " + text(kExperts) + " " + text(kHidden) + " " +
                    text(kIntermediate) + " " + text(kFormat) + " " + text(kDType) + " " + text(kActivation) +

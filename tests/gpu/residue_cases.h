@@ -12,7 +12,8 @@
 namespace fourfold::gpu_test {
 
 /// Intermediate sizes: every residue of 64 that a multiple of 8 of a sharded model leaves, and sizes around 512.
-inline constexpr std::array<int, 12> kResidueIntermediates = {32, 112, 128, 144, 224, 312, 352, 464, 480, 496, 512, 1856};
+inline constexpr std::array<int, 12> kResidueIntermediates = {32,  112, 128, 144, 224, 312,
+                                                              352, 464, 480, 496, 512, 1856};
 /// Token counts: one below, at and above steps of 8 and tiles; 300 is behind the last count whose sums stay in shared
 /// memory, so its second projection goes through panels of rows.
 inline constexpr std::array<int, 8> kResidueTokens = {1, 3, 8, 17, 24, 64, 65, 300};
