@@ -21,7 +21,8 @@ void rest(double milliseconds) {
 }  // namespace
 
 GraphTimer::GraphTimer(const cuda::ContextRef& context, const TimerOptions& options)
-    : options_(options),
+    : context_(context),
+      options_(options),
       stream_(cuda::Stream::create(context)),
       begin_(cuda::Event::create(context, true)),
       end_(cuda::Event::create(context, true)) {}
@@ -39,6 +40,7 @@ double GraphTimer::replay_us(const cuda::GraphExec& lead_in, int lead_ins, const
 
 CallTimes GraphTimer::time(std::span<const TimedGraph> graphs, const cuda::GraphExec& lead_in,
                            const std::function<void(std::size_t)>& while_running) {
+  const cuda::ContextGuard current(*context_);
   // The first replay of a graph uploads it; the second one is a fair guess of its length.
   replay_us(lead_in, 0, lead_in, {});
   const double lead_in_us = std::max(replay_us(lead_in, 0, lead_in, {}), kLeadInUs / kMostLeadIns);

@@ -40,6 +40,7 @@ class GraphTimer {
   /// Microseconds of a replay after `lead_ins` replays of `lead_in`.
   double replay_us(const cuda::GraphExec& lead_in, int lead_ins, const cuda::GraphExec& exec,
                    const std::function<void()>& while_running);
+  cuda::ContextRef context_;
   TimerOptions options_;
   cuda::Stream stream_;
   cuda::Event begin_, end_;

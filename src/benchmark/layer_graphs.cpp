@@ -105,9 +105,11 @@ LayerGraphs::LayerGraphs(const CallPlace& place, const BenchmarkCase& subject, c
     weights.insert(weights.end(), routes.weights.begin(), routes.weights.end());
     if (call == calls_) break;
     const Touched touched = touched_by(subject_.caps, routes.ids);
-    experts_hit_ += static_cast<double>(touched.experts) / calls_;
-    routes_ += static_cast<double>(touched.routes) / calls_;
+    experts_hit_ += static_cast<double>(touched.experts);
+    routes_ += static_cast<double>(touched.routes);
   }
+  experts_hit_ /= calls_;
+  routes_ /= calls_;
   ids_ = on_device(place_.backend, ids.data(), ids.size() * sizeof(std::int32_t));
   weights_ = on_device(place_.backend, weights.data(), weights.size() * sizeof(float));
   fill(place_.backend, out_.span(), 0);

@@ -123,7 +123,7 @@ void add_gpu_options(CLI::App& verb, Options& options) {
       ->group(group);
   verb.add_option("--capacity", gpu.cases.capacities, "tokens that the plan serves; a longer call runs in slices")
       ->delimiter(',')
-      ->expected(1)
+      ->allow_extra_args(false)  // a problem may follow
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
       ->group(group);
   verb.add_option("--reps", gpu.replays, "timings of every graph; a median wants at least 30")
