@@ -36,12 +36,12 @@ struct FloorLimits {
 FloorLimits floor_limits(std::string_view device_name) noexcept;
 
 struct BenchmarkOptions {
-  int replays = 31;       ///< timings of every graph, at least 1
-  int warm_up = 3;        ///< replays of every graph before them
-  double pause_ms = 3;    ///< least rest before a timing; a longer replay rests twice its own time
-  int weight_sets = 0;    ///< copies of the layer that calls rotate over; 0: more than 2.5 GB together
-  int calls = 0;          ///< calls of a graph; 0: as many as give a long enough replay
-  FloorLimits limits;     ///< where not 0, instead of floor_limits()
+  int replays = 31;     ///< timings of every graph, at least 1
+  int warm_up = 3;      ///< replays of every graph before them
+  double pause_ms = 3;  ///< least rest before a timing; a longer replay rests twice its own time
+  int weight_sets = 0;  ///< copies of the layer that calls rotate over; 0: more than 2.5 GB together
+  int calls = 0;        ///< calls of a graph; 0: as many as give a long enough replay
+  FloorLimits limits;   ///< where not 0, instead of floor_limits()
   std::function<void(const std::string&)> log;  ///< progress in words; may be empty
 };
 
@@ -84,8 +84,8 @@ struct BenchmarkRow {
   double flop = 0;                ///< mean
   double floor_us = 0;            ///< max(weight_bytes / bytes_per_s, flop / flop_per_s); NaN without limits
   bool floor_is_bytes = true;
-  double ratio = 0;               ///< layer over floor; NaN without limits
-  double tb_per_s = 0;            ///< weight_bytes / layer
+  double ratio = 0;     ///< layer over floor; NaN without limits
+  double tb_per_s = 0;  ///< weight_bytes / layer
   double tflop_per_s = 0;
   std::uint64_t workspace_bytes = 0;
   std::uint64_t output_hash = 0;  ///< XXH3-64 of the output of one call with fixed inputs
@@ -105,10 +105,10 @@ struct AbResult {
 
 /// One instance that could serve a step, timed.
 struct VariantRow {
-  std::string stage;   ///< "gate_up" or "down"
-  std::string kernel;  ///< name of the instance
-  std::string shape;   ///< "2x1x3"
-  BenchmarkTime time;  ///< of the step alone
+  std::string stage;    ///< "gate_up" or "down"
+  std::string kernel;   ///< name of the instance
+  std::string shape;    ///< "2x1x3"
+  BenchmarkTime time;   ///< of the step alone
   bool chosen = false;  ///< what the planner takes
   bool best = false;    ///< of its stage
 };

@@ -110,10 +110,11 @@ int GpuBenchmarkEngine::calls_for(const Caps& caps, RoutingKind routing, std::si
   if (options_.calls > 0) return options_.calls;
   std::mt19937_64 random(0);
   const Touched touched = touched_by(caps, draw_routes(caps, routing, random).ids);
-  const double us = floor_us(limits_.bytes_per_s > 0 ? limits_ : kGuess, static_cast<double>(touched.experts) * expert_weight_bytes(caps),
+  const double us = floor_us(limits_.bytes_per_s > 0 ? limits_ : kGuess,
+                             static_cast<double>(touched.experts) * expert_weight_bytes(caps),
                              static_cast<double>(touched.routes) * flop_of_route(caps));
-  const int calls = static_cast<int>(std::clamp(std::ceil(kReplayUs / std::max(us, 1e-3)), double{kLeastCalls},
-                                                double{kMostCalls}));
+  const int calls =
+      static_cast<int>(std::clamp(std::ceil(kReplayUs / std::max(us, 1e-3)), double{kLeastCalls}, double{kMostCalls}));
   // Whole turns through the sets, so that the next replay begins where this one began and no sooner.
   const int turns = static_cast<int>(sets);
   return turns <= calls ? (calls + turns - 1) / turns * turns : calls;
@@ -156,7 +157,8 @@ BenchmarkRow GpuBenchmarkEngine::row_of(const Prepared& prepared, const std::vec
   row.weight_bytes = row.experts_hit * expert_weight_bytes(caps);
   row.flop = prepared.layer->routes() * flop_of_route(caps);
   row.floor_us = floor_us(limits_, row.weight_bytes, row.flop);
-  row.floor_is_bytes = row.weight_bytes * limits_.flop_per_s >= row.flop * limits_.bytes_per_s || limits_.flop_per_s <= 0;
+  row.floor_is_bytes =
+      row.weight_bytes * limits_.flop_per_s >= row.flop * limits_.bytes_per_s || limits_.flop_per_s <= 0;
   row.ratio = row.layer.median_us / row.floor_us;
   row.tb_per_s = row.weight_bytes / row.layer.median_us / 1e6;
   row.tflop_per_s = row.flop / row.layer.median_us / 1e6;
@@ -233,8 +235,8 @@ std::vector<VariantRow> GpuBenchmarkEngine::variants(const BenchmarkCase& subjec
   const CallTimes times = time(graphs, all.front(), 1, clocks);
   for (std::size_t i = 0; i < list.size(); ++i) {
     check_output(all[i]);
-    rows.push_back({list[i].stage, list[i].kernel, list[i].shape,
-                    time_of(differences(times[2 * i], times[2 * i + 1])), list[i].chosen, false});
+    rows.push_back({list[i].stage, list[i].kernel, list[i].shape, time_of(differences(times[2 * i], times[2 * i + 1])),
+                    list[i].chosen, false});
   }
   for (const char* stage : {"gate_up", "down"}) {
     VariantRow* best = nullptr;
@@ -260,8 +262,8 @@ struct GpuBenchmark::State {
 GpuBenchmark::GpuBenchmark(std::shared_ptr<Backend> backend, int ordinal, BenchmarkOptions options) {
   cuda::ContextRef context = cuda::Context::retain(cuda::DriverApi::open(), ordinal);
   cuda::ClockMonitor clocks = cuda::ClockMonitor::open(*context);
-  state_.reset(new State{benchmark::GpuBenchmarkEngine(std::move(backend), std::move(context), std::move(clocks),
-                                                       std::move(options))});
+  state_.reset(new State{
+      benchmark::GpuBenchmarkEngine(std::move(backend), std::move(context), std::move(clocks), std::move(options))});
 }
 GpuBenchmark::~GpuBenchmark() = default;
 FloorLimits GpuBenchmark::limits() const noexcept { return state_->engine.limits(); }

@@ -31,8 +31,8 @@ class GraphTimer {
   cuda::CUstream stream() const noexcept { return stream_.value(); }
   /// Replays every graph in turn, `replays` times, forwards and backwards by turns. Before each timing the device rests
   /// for pause_ms, or twice as long as that graph takes where that is more, so that it stays cool; then untimed replays
-  /// of `lead_in` keep it busy while the host enqueues event, graph and event, so that no launch from the host is in the
-  /// time. `while_running(graph)` is called on the host while that timed replay runs.
+  /// of `lead_in` keep it busy while the host enqueues event, graph and event, so that no launch from the host is in
+  /// the time. `while_running(graph)` is called on the host while that timed replay runs.
   CallTimes time(std::span<const TimedGraph> graphs, const cuda::GraphExec& lead_in,
                  const std::function<void(std::size_t)>& while_running = {});
 

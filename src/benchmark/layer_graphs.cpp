@@ -150,9 +150,8 @@ cuda::GraphExec LayerGraphs::capture(const Plan& plan) const {
 
 std::vector<StageGraph> LayerGraphs::record() const {
   std::array<bool, kStageNames.size()> has_launches{};
-  const auto band = static_cast<std::size_t>(&plan_.band_for(std::min(subject_.caps.max_tokens,
-                                                                      plan_.caps().max_tokens)) -
-                                             plan_.bands().data());
+  const auto band = static_cast<std::size_t>(
+      &plan_.band_for(std::min(subject_.caps.max_tokens, plan_.caps().max_tokens)) - plan_.bands().data());
   for (const CudaLaunch& launch : plan_.data()->cuda_bands[band].launches)
     has_launches[static_cast<std::size_t>(stage_of(launch.kernel))] = true;
   std::vector<StageGraph> graphs;
@@ -169,10 +168,11 @@ std::uint64_t LayerGraphs::output_hash() const {
   std::vector<std::uint16_t> out(out_.span().size() / sizeof(std::uint16_t));
   copy_to_host(place_.backend, std::as_writable_bytes(std::span(out)), out_.span());
   const std::int64_t bad = count_not_finite(out, subject_.caps.activation_dtype);
-  check(bad == 0, ErrorCode::mismatch,
-        "{} of the {} values of a call with ordinary inputs are not finite: the kernels are wrong, and their speed says "
-        "nothing; run fourfold verify",
-        bad, out.size());
+  check(
+      bad == 0, ErrorCode::mismatch,
+      "{} of the {} values of a call with ordinary inputs are not finite: the kernels are wrong, and their speed says "
+      "nothing; run fourfold verify",
+      bad, out.size());
   return XXH3_64bits(out.data(), out.size() * sizeof(std::uint16_t));
 }
 

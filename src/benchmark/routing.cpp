@@ -59,7 +59,8 @@ void draw_equal(const Caps& caps, std::vector<std::int32_t> pool, std::mt19937_6
     }
 }
 
-/// Weighted choice without replacement (Efraimidis and Spirakis, 2006): the smallest of -log(u) / weight, weight 1 / rank.
+/// Weighted choice without replacement (Efraimidis and Spirakis, 2006): the smallest of -log(u) / weight, weight 1 /
+/// rank.
 void draw_zipf(const Caps& caps, std::vector<std::int32_t> by_rank, std::mt19937_64& random,
                std::vector<std::int32_t>& ids) {
   struct Ticket {

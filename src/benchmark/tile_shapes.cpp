@@ -30,8 +30,8 @@ CudaTileShape shape_from(std::string_view option, std::string_view text) {
     ok = ok && error == std::errc() && *value > 0;
     at = next;
   }
-  check(ok && at == end, ErrorCode::usage,
-        "{} shape \"{}\" is none; write ROW_TILES x TOKEN_STEPS x STAGES as 2x1x3", option, text);
+  check(ok && at == end, ErrorCode::usage, "{} shape \"{}\" is none; write ROW_TILES x TOKEN_STEPS x STAGES as 2x1x3",
+        option, text);
   return shape;
 }
 
@@ -84,8 +84,8 @@ Plan plan_of(const BenchmarkCase& subject, const Device& device) {
 }
 
 std::vector<Candidate> candidates(const BenchmarkCase& subject, const Device& device) {
-  const auto tokens = subject.capacity > 0 ? std::min(subject.caps.max_tokens, subject.capacity)
-                                           : subject.caps.max_tokens;
+  const auto tokens =
+      subject.capacity > 0 ? std::min(subject.caps.max_tokens, subject.capacity) : subject.caps.max_tokens;
   static constexpr std::array kGateUp{CudaKernel::gate_up_tiles};
   static constexpr std::array kDown{CudaKernel::down_sums, CudaKernel::down_rows};
   const Plan own = plan_of(subject, device);

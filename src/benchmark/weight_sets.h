@@ -14,6 +14,10 @@ namespace fourfold::benchmark {
 /// All sets together hold more than this: many times any L2.
 inline constexpr double kRotatedBytes = 2.5e9;
 
+/// How many layers of `layer_bytes` rotate: `wanted`, or with 0 enough for kRotatedBytes, 2 to 64; fewer where nine
+/// tenths of the free memory hold fewer. Pure.
+std::int64_t weight_set_count(std::uint64_t layer_bytes, std::uint64_t free_bytes, int wanted);
+
 struct WeightSetOptions {
   int sets = 0;  ///< 0: more than kRotatedBytes together, at least two
   std::function<void(const std::string&)> log;

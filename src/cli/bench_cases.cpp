@@ -119,8 +119,9 @@ const std::vector<std::string>& suite_names() {
 std::vector<NamedCase> cases_of(const CaseOptions& options) {
   const std::vector<std::string> texts = options.suite.empty() ? options.problems : suite_texts(options);
   if (texts.empty())
-    throw Error(ErrorCode::usage, "bench moe: nothing to measure; write a problem as 't1,8 k8 e128 h2048 i768', or "
-                                  "--suite decode with --device cuda:0");
+    throw Error(ErrorCode::usage,
+                "bench moe: nothing to measure; write a problem as 't1,8 k8 e128 h2048 i768', or "
+                "--suite decode with --device cuda:0");
   const std::vector<std::int64_t> whole{0};
   std::vector<NamedCase> cases;
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -152,7 +153,8 @@ NamedCase with_words(const NamedCase& base, const std::string& words) {
   }
   const Problem problem = parse_problem(replaced(base.problem, changes));
   if (problem.tokens.size() != 1)
-    throw Error(ErrorCode::usage, fmt::format("--ab \"{}\": one token count a side; give several in the problem", words));
+    throw Error(ErrorCode::usage,
+                fmt::format("--ab \"{}\": one token count a side; give several in the problem", words));
   NamedCase result = named(base.shape, problem, problem.tokens.front(), subject.routing, subject.capacity);
   result.arch = base.arch;
   result.subject.gate_up_shape = subject.gate_up_shape;

@@ -45,8 +45,8 @@ Json read_bench_report(const std::string& file) {
   if (!stream) throw Error(ErrorCode::bad_input, fmt::format("--compare {}: cannot be read; name a report", file));
   Json report = Json::parse(text.str(), nullptr, false);
   const auto damaged = [&](const std::string& what) {
-    return Error(ErrorCode::bad_input, fmt::format("--compare {}: {}; name what bench moe --device cuda:0 --json printed",
-                                                   file, what));
+    return Error(ErrorCode::bad_input,
+                 fmt::format("--compare {}: {}; name what bench moe --device cuda:0 --json printed", file, what));
   };
   if (!report.is_object()) throw damaged("is no JSON object");
   if (report.value("kind", Json()) != "bench_moe") throw damaged("has no \"kind\": \"bench_moe\"");

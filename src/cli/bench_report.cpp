@@ -24,12 +24,9 @@ Json time_json(const BenchmarkTime& time) {
 
 Json clocks_json(const ClockReadings& clocks) {
   if (clocks.samples == 0) return nullptr;
-  return Json{{"samples", clocks.samples},
-              {"sm_mhz_median", clocks.sm_mhz_median},
-              {"sm_mhz_p05", clocks.sm_mhz_p05},
-              {"power_w_median", clocks.power_w_median},
-              {"throttle", clocks.throttle},
-              {"throttled_share", clocks.throttled_share}};
+  return Json{{"samples", clocks.samples},       {"sm_mhz_median", clocks.sm_mhz_median},
+              {"sm_mhz_p05", clocks.sm_mhz_p05}, {"power_w_median", clocks.power_w_median},
+              {"throttle", clocks.throttle},     {"throttled_share", clocks.throttled_share}};
 }
 
 std::string number(double value, int digits) { return std::isnan(value) ? "-" : fmt::format("{:.{}f}", value, digits); }
@@ -94,9 +91,15 @@ Json ab_json(const NamedCase& base, const std::string& a_words, const std::strin
                 {"output_hash", fmt::format("{:016x}", row.output_hash)},
                 {"kernels", row.kernels}};
   };
-  return Json{{"problem", base.problem},       {"shape", base.shape},          {"tokens", base.subject.caps.max_tokens},
-              {"a", side(a_words, result.a)},  {"b", side(b_words, result.b)}, {"difference", result.difference},
-              {"low", result.low},             {"high", result.high},          {"verdict", result.verdict()},
+  return Json{{"problem", base.problem},
+              {"shape", base.shape},
+              {"tokens", base.subject.caps.max_tokens},
+              {"a", side(a_words, result.a)},
+              {"b", side(b_words, result.b)},
+              {"difference", result.difference},
+              {"low", result.low},
+              {"high", result.high},
+              {"verdict", result.verdict()},
               {"clocks", clocks_json(result.a.clocks)}};
 }
 

@@ -94,12 +94,9 @@ Outcome measure_rows(GpuBenchmark& bench, const std::vector<NamedCase>& cases, c
   Outcome outcome{rows_text(cases, rows)};
   if (options.compare.empty()) return outcome;
   const ReportComparison comparison = compare_reports(old_report, report, options.noise_percent / 100);
-  report["comparison"] = {{"with", options.compare},
-                          {"old_commit", old_report.value("commit", "")},
-                          {"slower", comparison.slower},
-                          {"faster", comparison.faster},
-                          {"same", comparison.same},
-                          {"rows", comparison.rows}};
+  report["comparison"] = {{"with", options.compare},     {"old_commit", old_report.value("commit", "")},
+                          {"slower", comparison.slower}, {"faster", comparison.faster},
+                          {"same", comparison.same},     {"rows", comparison.rows}};
   outcome.text += comparison.text;
   outcome.exit_code = comparison.slower > 0 ? kRegression : 0;
   return outcome;
@@ -146,7 +143,7 @@ int run_gpu_bench(const GpuBenchOptions& options) {
     log_line(fmt::format("no limits are known for \"{}\": no floor and no ratio; give --floor-bandwidth",
                          backend->device().name));
   Json report = report_json(options, backend->device(), bench.limits());
-  const Outcome outcome = options.variants       ? measure_variants(bench, cases, report)
+  const Outcome outcome = options.variants      ? measure_variants(bench, cases, report)
                           : !options.ab.empty() ? measure_pairs(bench, cases, options, report)
                                                 : measure_rows(bench, cases, options, report);
   if (options.json)

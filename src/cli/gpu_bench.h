@@ -16,9 +16,9 @@ struct GpuBenchOptions {
   double pause_ms = 3;
   int weight_sets = 0, calls = 0;
   std::optional<double> floor_tb_per_s, floor_tflop_per_s;
-  std::string compare;                  ///< a report; empty: none
-  double noise_percent = 1;             ///< least noise of a comparison
-  std::vector<std::string> ab;          ///< words of a, words of b
+  std::string compare;          ///< a report; empty: none
+  double noise_percent = 1;     ///< least noise of a comparison
+  std::vector<std::string> ab;  ///< words of a, words of b
   bool variants = false;
   bool json = false;
 };

@@ -59,8 +59,8 @@ ClockMonitor ClockMonitor::open(const Context& context, const std::string& libra
   } catch (const Error& error) {
     return absent(error.what());
   }
-  monitor.calls_.power = reinterpret_cast<decltype(Calls::power)>(
-      monitor.library_.find_symbol("nvmlDeviceGetPowerUsage"));
+  monitor.calls_.power =
+      reinterpret_cast<decltype(Calls::power)>(monitor.library_.find_symbol("nvmlDeviceGetPowerUsage"));
   if (const Result result = monitor.calls_.init(); result != kNvmlSuccess)
     return absent(fmt::format("nvmlInit_v2 failed with {}", result));
   if (const Result result = monitor.calls_.handle_by_pci(address.data(), &monitor.device_); result != kNvmlSuccess) {

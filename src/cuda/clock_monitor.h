@@ -15,12 +15,12 @@ namespace fourfold::cuda {
 /// One reading.
 struct ClockSample {
   std::uint32_t sm_mhz = 0;
-  std::uint64_t throttle_bits = 0;       ///< nvmlClocksThrottleReasons
-  std::optional<double> power_w;         ///< of the whole card; empty when the library does not say
+  std::uint64_t throttle_bits = 0;  ///< nvmlClocksThrottleReasons
+  std::optional<double> power_w;    ///< of the whole card; empty when the library does not say
 };
 
-/// Why a clock is lower than it could be, in words: "power cap", "thermal", ... Idle and clocks that somebody set are no
-/// such reasons. Pure.
+/// Why a clock is lower than it could be, in words: "power cap", "thermal", ... Idle and clocks that somebody set are
+/// no such reasons. Pure.
 std::vector<std::string> throttle_reasons(std::uint64_t bits);
 
 /// The loader's name of the management library on Linux.

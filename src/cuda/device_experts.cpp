@@ -13,16 +13,15 @@ DeviceExperts::DeviceExperts(const PlanData& plan, ExpertSource& source, const C
   const ScopedRelaxedCapture relaxed(context->driver());  // others may capture while weights are loaded
   const Stream stream = Stream::create(context);
   HostMemory staging;
-  const PackTarget target{
-      [&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
-        memory_ = DeviceMemory::allocate(context, layer_bytes);
-        staging = HostMemory::allocate(context, expert_bytes);
-        return staging.span();
-      },
-      [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-        copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
-      },
-      [&] { stream.synchronize(); }};
+  const PackTarget target{[&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
+                            memory_ = DeviceMemory::allocate(context, layer_bytes);
+                            staging = HostMemory::allocate(context, expert_bytes);
+                            return staging.span();
+                          },
+                          [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+                            copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
+                          },
+                          [&] { stream.synchronize(); }};
   // Packing allocates: the base is known only after it.
   if (plan.cuda_family == CudaFamily::naive) {
     const PackedLayer layer = pack_layer(plan.caps, source, target);
@@ -46,8 +45,8 @@ DeviceExperts::DeviceExperts(const PlanData& plan, const DeviceExperts& few, std
   const ScopedRelaxedCapture relaxed(context->driver());
   const Stream stream = Stream::create(context);
   units_ = few.units_;
-  units_.layout = cuda_unit_layout(
-      plan.caps, {few.units_.layout.gate_up.scale_bytes, few.units_.layout.down.scale_bytes});
+  units_.layout =
+      cuda_unit_layout(plan.caps, {few.units_.layout.gate_up.scale_bytes, few.units_.layout.down.scale_bytes});
   memory_ = DeviceMemory::allocate(context, static_cast<std::uint64_t>(units_.layout.total_bytes));
   const auto copy = [&](std::int64_t to, std::int64_t from, std::int64_t bytes, std::int64_t expert) {
     if (to < 0) return;

@@ -80,7 +80,8 @@ TEST(BenchmarkRouting, KindsSpreadAsTheySay) {
 TEST(BenchmarkRouting, HotExpertsAreNewInEveryCallAndSeedsRepeat) {
   const Caps caps = caps_of("t4 k2 e160 h64 i64");
   std::mt19937_64 random(4);
-  const Routes first = draw_routes(caps, RoutingKind::hot8, random), second = draw_routes(caps, RoutingKind::hot8, random);
+  const Routes first = draw_routes(caps, RoutingKind::hot8, random),
+               second = draw_routes(caps, RoutingKind::hot8, random);
   EXPECT_NE(first.ids, second.ids);
   EXPECT_EQ(routes_of(caps, RoutingKind::hot8, 4).ids, first.ids);
   EXPECT_EQ(routes_of(caps, RoutingKind::hot8, 4).weights, first.weights);

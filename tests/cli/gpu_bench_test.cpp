@@ -51,15 +51,15 @@ TEST_F(GpuBench, HasTheDocumentedKeys) {
   EXPECT_EQ(keys(json["limits"]), (Keys{"tb_per_s", "tflop_per_s"}));
   ASSERT_EQ(json["rows"].size(), 2u);
   for (const Json& row : json["rows"]) {
-    EXPECT_EQ(keys(row),
-              (Keys{"problem", "shape", "tokens", "format", "routing", "capacity", "slices", "gate_up_shape",
-                    "down_shape", "layer", "stages", "floor_us", "floor_kind", "ratio", "tb_per_s", "tflop_per_s",
-                    "experts_hit", "weight_bytes_hit", "workspace_bytes", "output_hash", "weight_sets",
-                    "calls_per_graph", "kernels", "clocks"}));
+    EXPECT_EQ(keys(row), (Keys{"problem",     "shape",           "tokens",           "format",          "routing",
+                               "capacity",    "slices",          "gate_up_shape",    "down_shape",      "layer",
+                               "stages",      "floor_us",        "floor_kind",       "ratio",           "tb_per_s",
+                               "tflop_per_s", "experts_hit",     "weight_bytes_hit", "workspace_bytes", "output_hash",
+                               "weight_sets", "calls_per_graph", "kernels",          "clocks"}));
     EXPECT_EQ(keys(row["layer"]), (Keys{"median_us", "low_us", "high_us", "p10_us", "p90_us"}));
     EXPECT_EQ(keys(row["stages"]), (Keys{"routing_us", "gate_up_us", "down_us"}));
-    EXPECT_EQ(keys(row["clocks"]), (Keys{"samples", "sm_mhz_median", "sm_mhz_p05", "power_w_median", "throttle",
-                                         "throttled_share"}));
+    EXPECT_EQ(keys(row["clocks"]),
+              (Keys{"samples", "sm_mhz_median", "sm_mhz_p05", "power_w_median", "throttle", "throttled_share"}));
     const double layer = row["layer"]["median_us"].get<double>();
     EXPECT_NEAR(layer, 15, 1e-3);
     EXPECT_NEAR(row["ratio"].get<double>() * row["floor_us"].get<double>(), layer, 1e-9 * layer);
@@ -162,7 +162,8 @@ TEST_F(GpuBench, ComparesTwoSidesInTurn) {
   const Outcome slower = bench({"t40 k2 e8 h128 i64", "--ab", "", "capacity=20", "--json"});
   EXPECT_EQ(slower.exit_code, 6) << slower.err;
   const Json pair = only_object(slower)["ab"][0];
-  EXPECT_EQ(keys(pair), (Keys{"problem", "shape", "tokens", "a", "b", "difference", "low", "high", "verdict", "clocks"}));
+  EXPECT_EQ(keys(pair),
+            (Keys{"problem", "shape", "tokens", "a", "b", "difference", "low", "high", "verdict", "clocks"}));
   EXPECT_EQ(pair["verdict"], "b is slower");
   EXPECT_NEAR(pair["difference"].get<double>(), 1, 1e-6);
   const Outcome same = bench({"t4 k2 e8 h128 i64", "--ab", "routing=zipf", "gate_up=2x1x3 mxfp4"});

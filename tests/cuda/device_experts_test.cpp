@@ -37,7 +37,8 @@ class DeviceExpertsTest : public StandInTest {
 };
 
 TEST_F(DeviceExpertsTest, RepeatsExpertsInTurn) {
-  for (const char* words : {"h72 i40 nvfp4 bf16 silu bias", "h64 i32 mxfp4 f16 relu2", "h64 i32 int4 g32 zp bf16 silu"}) {
+  for (const char* words :
+       {"h72 i40 nvfp4 bf16 silu bias", "h64 i32 mxfp4 f16 relu2", "h64 i32 int4 g32 zp bf16 silu"}) {
     const ContextRef device = context();
     const Plan few_plan = plan_of(std::string("t1 k1 e3 ") + words), plan = plan_of(std::string("t1 k1 e7 ") + words);
     const auto few = packed(few_plan, device);
@@ -54,8 +55,8 @@ TEST_F(DeviceExpertsTest, RepeatsExpertsInTurn) {
 TEST_F(DeviceExpertsTest, RefusesWhatIsNotTheSameLayer) {
   const ContextRef device = context();
   const auto few = packed(plan_of("t1 k1 e3 h64 i32 nvfp4 bf16 silu"), device);
-  for (const char* problem : {"t1 k1 e7 h128 i32 nvfp4 bf16 silu", "t1 k1 e7 h64 i32 mxfp4 bf16 silu",
-                              "t1 k1 e7 h64 i32 nvfp4 f16 silu"})
+  for (const char* problem :
+       {"t1 k1 e7 h128 i32 nvfp4 bf16 silu", "t1 k1 e7 h64 i32 mxfp4 bf16 silu", "t1 k1 e7 h64 i32 nvfp4 f16 silu"})
     expect_error(ErrorCode::usage, {"differ"}, [&] { DeviceExperts(*plan_of(problem).data(), *few, 0); });
   expect_error(ErrorCode::usage, {"tensor-core"},
                [&] { DeviceExperts(*plan_of("t1 k1 e7 h64 i32 nvfp4 bf16 silu", true).data(), *few, 0); });
