@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "support/temporary_folder.h"
 
@@ -50,7 +51,7 @@ struct PlotBench : testing::Test {
   void SetUp() override {
     if (std::system("python3 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
   }
-  std::string file(const std::string& name, const Json& rows) const {
+  std::string file(const std::string& name, const std::vector<Json>& rows) const {
     const Json report = {{"kind", "bench_moe"}, {"device", "a"}, {"commit", "c"}, {"dirty", false}, {"rows", rows}};
     std::ofstream(folder.file(name)) << report.dump();
     return folder.file(name);
@@ -80,8 +81,8 @@ TEST_F(PlotBench, RefusesWhatItCannotDraw) {
   EXPECT_EQ(run("--format fp8 x").exit_code, 2);
   EXPECT_EQ(run(folder.file("none.json")).exit_code, 4);
   EXPECT_EQ(run(FOURFOLD_SOURCE_DIR "/bench/results/peer/marlin_h200.json").exit_code, 4);
-  EXPECT_EQ(run(file("empty.json", Json::array())).exit_code, 4);
-  EXPECT_EQ(run(file("odd.json", {{{"shape", "Qwen3-235B"}}})).exit_code, 4);
+  EXPECT_EQ(run(file("empty.json", {})).exit_code, 4);
+  EXPECT_EQ(run(file("odd.json", {Json{{"shape", "Qwen3-235B"}}})).exit_code, 4);
   EXPECT_EQ(run(file("int4.json", {row("Qwen3-235B", 1, 2, "int4")}) + " --format int4 --text").exit_code, 4)
       << "groups of 32, the peer's are of 128";
   EXPECT_EQ(run("--help").exit_code, 0);
