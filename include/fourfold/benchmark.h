@@ -105,12 +105,13 @@ struct AbResult {
 
 /// One instance that could serve a step, timed.
 struct VariantRow {
-  std::string stage;    ///< "gate_up" or "down"
-  std::string kernel;   ///< name of the instance
-  std::string shape;    ///< "2x1x3"
-  BenchmarkTime time;   ///< of the step alone
-  bool chosen = false;  ///< what the planner takes
-  bool best = false;    ///< of its stage
+  std::string stage;              ///< "gate_up" or "down"
+  std::string kernel;             ///< name of the instance
+  std::string shape;              ///< "2x1x3"
+  BenchmarkTime time;             ///< of the step alone
+  std::uint64_t output_hash = 0;  ///< of the layer; right instances give the same bits
+  bool chosen = false;            ///< what the planner takes
+  bool best = false;              ///< of its stage
 };
 
 /// Measures on one GPU. Holds device memory for weights and calls; not thread-safe, not meant to run beside other work.

@@ -236,7 +236,7 @@ std::vector<VariantRow> GpuBenchmarkEngine::variants(const BenchmarkCase& subjec
   for (std::size_t i = 0; i < list.size(); ++i) {
     check_output(all[i]);
     rows.push_back({list[i].stage, list[i].kernel, list[i].shape, time_of(differences(times[2 * i], times[2 * i + 1])),
-                    list[i].chosen, false});
+                    all[i].output_hash, list[i].chosen, false});
   }
   for (const char* stage : {"gate_up", "down"}) {
     VariantRow* best = nullptr;

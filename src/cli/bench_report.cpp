@@ -110,6 +110,7 @@ Json variants_json(const NamedCase& named, const std::vector<VariantRow>& rows) 
                     {"shape", row.shape},
                     {"kernel", row.kernel},
                     {"time", time_json(row.time)},
+                    {"output_hash", fmt::format("{:016x}", row.output_hash)},
                     {"chosen", row.chosen},
                     {"best", row.best}});
   return Json{{"problem", named.problem},
@@ -154,17 +155,17 @@ std::string rows_text(const std::vector<NamedCase>& cases, const std::vector<Ben
 }
 
 std::string ab_line(const NamedCase& base, const AbResult& result) {
-  return fmt::format("{}: a {:.1f} us, b {:.1f} us: {} [{}, {}]: {}\n", base.problem, result.a.layer.median_us,
+  return fmt::format("{}: a {:.1f} us, b {:.1f} us: {} [{}, {}]: {}", base.problem, result.a.layer.median_us,
                      result.b.layer.median_us, percent(result.difference), percent(result.low), percent(result.high),
                      result.verdict());
 }
 
 std::string variants_text(const NamedCase& named, const std::vector<VariantRow>& rows) {
-  Table table({"step", "shape", ">us", ">from", ">to", "", "kernel"});
+  Table table({"step", "shape", ">us", ">from", ">to", "", "output", "kernel"});
   for (const VariantRow& row : rows)
     table.add({row.stage, row.shape, number(row.time.median_us, 2), number(row.time.low_us, 2),
                number(row.time.high_us, 2), fmt::format("{}{}", row.best ? "best " : "", row.chosen ? "chosen" : ""),
-               row.kernel});
+               fmt::format("{:016x}", row.output_hash), row.kernel});
   return named.problem + "\n" + table.text();
 }
 

@@ -13,6 +13,7 @@
 #include "fourfold/error.h"
 #include "fourfold/gpu.h"
 #include "fourfold_version.h"
+#include "output.h"
 
 namespace fourfold::cli {
 namespace {
@@ -80,25 +81,53 @@ struct Outcome {
   int exit_code = 0;
 };
 
+/// Measures case after case. One that fails does not take the others' results with it: it is named in the report, and
+/// the first one's code is the exit code. Throws when every case fails.
+template <class Measure>
+void for_each_case(const std::vector<NamedCase>& cases, Json& report, Outcome& outcome, const Measure& measure) {
+  Count count(cases.size());
+  report["failed"] = Json::array();
+  for (const NamedCase& named : cases) {
+    try {
+      count.done(measure(named));
+    } catch (const Error& error) {
+      if (report["failed"].size() + 1 == cases.size()) throw;
+      if (report["failed"].empty()) outcome.exit_code = error.exit_code();
+      report["failed"].push_back({{"problem", named.problem}, {"code", error.exit_code()}, {"text", error.what()}});
+      count.done(fmt::format("{}: {}", named.problem, without_controls(error.what())));
+    }
+  }
+}
+
+std::string failed_text(const Json& report) {
+  std::string text;
+  for (const Json& failure : report["failed"])
+    text += fmt::format("{}: {}\n", failure["problem"].get<std::string>(),
+                        without_controls(failure["text"].get<std::string>()));
+  return text;
+}
+
 Outcome measure_rows(GpuBenchmark& bench, const std::vector<NamedCase>& cases, const GpuBenchOptions& options,
                      Json& report) {
   // Read first: a file that is no report should not cost a minute.
   const Json old_report = options.compare.empty() ? Json() : read_bench_report(options.compare);
   std::vector<BenchmarkRow> rows;
-  Count count(cases.size());
-  for (const NamedCase& named : cases) {
+  std::vector<NamedCase> measured;
+  Outcome outcome;
+  for_each_case(cases, report, outcome, [&](const NamedCase& named) {
     rows.push_back(bench.measure(named.subject));
+    measured.push_back(named);
     report["rows"].push_back(row_json(named, rows.back()));
-    count.done(row_line(named, rows.back()));
-  }
-  Outcome outcome{rows_text(cases, rows)};
+    return row_line(named, rows.back());
+  });
+  outcome.text = rows_text(measured, rows);
   if (options.compare.empty()) return outcome;
   const ReportComparison comparison = compare_reports(old_report, report, options.noise_percent / 100);
   report["comparison"] = {{"with", options.compare},     {"old_commit", old_report.value("commit", "")},
                           {"slower", comparison.slower}, {"faster", comparison.faster},
                           {"same", comparison.same},     {"rows", comparison.rows}};
   outcome.text += comparison.text;
-  outcome.exit_code = comparison.slower > 0 ? kRegression : 0;
+  if (comparison.slower > 0 && outcome.exit_code == 0) outcome.exit_code = kRegression;
   return outcome;
 }
 
@@ -106,28 +135,28 @@ Outcome measure_pairs(GpuBenchmark& bench, const std::vector<NamedCase>& cases, 
                       Json& report) {
   Outcome outcome;
   report["ab"] = Json::array();
-  Count count(cases.size());
-  for (const NamedCase& named : cases) {
+  bool slower = false;
+  for_each_case(cases, report, outcome, [&](const NamedCase& named) {
     const NamedCase a = with_words(named, options.ab[0]), b = with_words(named, options.ab[1]);
     const AbResult result = bench.compare(a.subject, b.subject);
     report["ab"].push_back(ab_json(named, options.ab[0], options.ab[1], result));
-    outcome.text += ab_line(named, result);
-    if (result.low > 0) outcome.exit_code = kRegression;
-    count.done(named.problem);
-  }
+    outcome.text += ab_line(named, result) + "\n";
+    slower = slower || result.low > 0;
+    return ab_line(named, result);
+  });
+  if (slower && outcome.exit_code == 0) outcome.exit_code = kRegression;
   return outcome;
 }
 
 Outcome measure_variants(GpuBenchmark& bench, const std::vector<NamedCase>& cases, Json& report) {
   Outcome outcome;
   report["variants"] = Json::array();
-  Count count(cases.size());
-  for (const NamedCase& named : cases) {
+  for_each_case(cases, report, outcome, [&](const NamedCase& named) {
     const std::vector<VariantRow> rows = bench.variants(named.subject);
     report["variants"].push_back(variants_json(named, rows));
     outcome.text += variants_text(named, rows);
-    count.done(named.problem);
-  }
+    return fmt::format("{}: {} variants", named.problem, rows.size());
+  });
   return outcome;
 }
 
@@ -149,7 +178,7 @@ int run_gpu_bench(const GpuBenchOptions& options) {
   if (options.json)
     print_json(report);
   else
-    write_stdout(device_text(backend->device()) + "\n" + outcome.text);
+    write_stdout(device_text(backend->device()) + "\n" + outcome.text + failed_text(report));
   return outcome.exit_code;
 }
 

@@ -41,7 +41,7 @@ TEST_F(GpuBench, HasTheDocumentedKeys) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
   EXPECT_EQ(keys(json), (Keys{"kind", "version", "commit", "dirty", "device", "arch", "multiprocessors", "driver",
-                              "protocol", "limits", "rows"}));
+                              "protocol", "limits", "rows", "failed"}));
   EXPECT_EQ(json["kind"], "bench_moe");
   EXPECT_EQ(json["device"], "Stand-in GPU 0");
   EXPECT_EQ(json["commit"].get<std::string>().find("dirty"), std::string::npos);
@@ -181,9 +181,21 @@ TEST_F(GpuBench, TimesEveryVariant) {
   const Json list = only_object(outcome)["variants"][0]["variants"];
   ASSERT_GE(list.size(), 8u);
   for (const Json& variant : list)
-    EXPECT_EQ(keys(variant), (Keys{"stage", "shape", "kernel", "time", "chosen", "best"}));
+    EXPECT_EQ(keys(variant), (Keys{"stage", "shape", "kernel", "time", "output_hash", "chosen", "best"}));
   const Outcome text = bench({"t4 k2 e8 h128 i64", "--variants"});
   EXPECT_NE(text.out.find("best"), std::string::npos) << text.out;
+}
+
+TEST_F(GpuBench, ACaseThatFailsLeavesTheOthers) {
+  const Outcome outcome = bench({"t4 k2 e8 h128 i64", "t4 k2 e8 h128 i64 f32", "--json"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  const Json json = only_object(outcome);
+  EXPECT_EQ(json["rows"].size(), 1u);
+  ASSERT_EQ(json["failed"].size(), 1u);
+  EXPECT_EQ(keys(json["failed"][0]), (Keys{"problem", "code", "text"}));
+  EXPECT_EQ(json["failed"][0]["problem"], "t4 k2 e8 h128 i64 nvfp4 f32 silu");
+  EXPECT_EQ(json["failed"][0]["code"], 3);
+  EXPECT_NE(bench({"t4 k2 e8 h128 i64", "t4 k2 e8 h128 i64 f32"}).out.find("F32"), std::string::npos);
 }
 
 TEST_F(GpuBench, RefusesWhatItCannotMeasure) {
