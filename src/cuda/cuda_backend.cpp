@@ -99,7 +99,9 @@ class CudaInterface final : public BackendInterface {
     fail(ErrorCode::unsupported, "device \"{}\": whole models run on the CPU only; use --device cpu", device_.name);
   }
   Probes probe() override {
-    fail(ErrorCode::unsupported, "device \"{}\": its speed is not measured by this build; use the CPU", device_.name);
+    fail(ErrorCode::unsupported,
+         "device \"{}\": there are no probes for a GPU; time a problem with GpuBenchmark (fourfold bench moe)",
+         device_.name);
   }
 
  private:
