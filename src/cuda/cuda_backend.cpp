@@ -5,8 +5,8 @@
 #include "core/log.h"
 #include "cuda/capture_guard.h"
 #include "cuda/device.h"
+#include "cuda/device_experts.h"
 #include "cuda/handles.h"
-#include "cuda/pack_experts.h"
 #include "cuda/plan_kernels.h"
 #include "cuda/run_moe.h"
 #include "plan/problem.h"
@@ -15,38 +15,6 @@ namespace fourfold::cuda {
 namespace {
 
 const char* family_name(CudaFamily family) { return family == CudaFamily::naive ? "naive" : "tensor-core"; }
-
-/// A packed layer in device memory.
-class DeviceExperts final : public CudaExperts {
- public:
-  DeviceExperts(const PlanData& plan, ExpertSource& source, const ContextRef& context) : CudaExperts(plan.caps) {
-    const ScopedRelaxedCapture relaxed(context->driver());  // others may capture while weights are loaded
-    const Stream stream = Stream::create(context);
-    HostMemory staging;
-    const PackTarget target{
-        [&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
-          memory_ = DeviceMemory::allocate(context, layer_bytes);
-          staging = HostMemory::allocate(context, expert_bytes);
-          return staging.span();
-        },
-        [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-          copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
-        },
-        [&] { stream.synchronize(); }};
-    // Packing allocates: the base is known only after it.
-    if (plan.cuda_family == CudaFamily::naive) {
-      const PackedLayer layer = pack_layer(plan.caps, source, target);
-      set_layer(layer, memory_.data());
-    } else {
-      const UnitLayer layer = pack_unit_layer(plan.caps, source, target);
-      set_layer(layer, memory_.data());
-    }
-  }
-  int ordinal() const noexcept { return memory_.context()->ordinal(); }
-
- private:
-  DeviceMemory memory_;
-};
 
 constexpr std::uintptr_t kActivationAlignment = 16;  // of the copies that bring rows of x
 
@@ -131,7 +99,9 @@ class CudaInterface final : public BackendInterface {
     fail(ErrorCode::unsupported, "device \"{}\": whole models run on the CPU only; use --device cpu", device_.name);
   }
   Probes probe() override {
-    fail(ErrorCode::unsupported, "device \"{}\": its speed is not measured by this build; use the CPU", device_.name);
+    fail(ErrorCode::unsupported,
+         "device \"{}\": there are no probes for a GPU; time a problem with GpuBenchmark (fourfold bench moe)",
+         device_.name);
   }
 
  private:

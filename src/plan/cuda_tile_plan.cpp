@@ -295,6 +295,33 @@ void plan_segments(PlanData& data) {
   data.workspace_bytes = arena.bytes();
 }
 
+/// Replaces what data.forced_tiles forces. A forced shape of other token steps brings along a shape of these steps for
+/// the other projection.
+void force_tiles(const PlanData& data, BandChoice& band) {
+  const CudaTileChoice& forced = data.forced_tiles;
+  if (!forced.gate_up && !forced.down) return;
+  const Caps& caps = data.caps;
+  const Device& device = data.device;
+  const int steps = (forced.gate_up ? *forced.gate_up : *forced.down).token_steps;
+  const std::int64_t sums_tokens = std::min(band.max_tokens, kMaxSumsTokens);
+  const bool sums = forced.sums.value_or(band.sums);
+  const auto gate_up = forced.gate_up ? forced.gate_up : gate_up_shape(caps, device, steps);
+  const auto down = forced.down ? forced.down
+                    : sums      ? sums_shape(caps, device, steps, sums_tokens)
+                                : rows_shape(caps, device, steps);
+  check(gate_up && down && down->token_steps == steps, ErrorCode::unsupported,
+        "forced tiles: no shapes of {} token steps go together for {} tokens; force both projections", steps,
+        band.max_tokens);
+  const std::int64_t shared = ring_bytes(caps, *down) + (sums ? band.max_tokens * sum_bytes_per_token(*down) : 0);
+  check(kernels::kSumBytes + ring_bytes(caps, *gate_up) <= device.shared_memory_bytes &&
+            shared <= device.shared_memory_bytes,
+        ErrorCode::unsupported, "forced tiles: a shape needs more than the {} bytes of shared memory of \"{}\"",
+        device.shared_memory_bytes, device.name);
+  band.gate_up = *gate_up;
+  band.down = *down;
+  band.sums = sums;
+}
+
 }  // namespace
 
 std::int64_t max_token_tiles(std::int64_t routes, std::int64_t experts, std::int64_t token_tile) noexcept {
@@ -331,7 +358,10 @@ std::vector<KernelSpec> cuda_tile_kernels(const Caps& caps, const Device& device
 
 void plan_cuda_tiles(PlanData& data) {
   data.steps = {"route", "gate_up", "down", "combine"};
-  for (const BandChoice& choice : choose_bands(data.caps, data.device)) plan_band(data, choice);
+  for (BandChoice& choice : choose_bands(data.caps, data.device)) {
+    force_tiles(data, choice);
+    plan_band(data, choice);
+  }
   plan_segments(data);
   data.weight_bytes = static_cast<std::uint64_t>(cuda_unit_layout(data.caps).total_bytes);
   data.notes.push_back(

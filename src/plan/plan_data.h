@@ -7,6 +7,7 @@
 
 #include "fourfold/plan.h"
 #include "plan/cuda_launch.h"
+#include "plan/cuda_tile_choice.h"
 #include "plan/kernel_spec.h"
 
 namespace fourfold {
@@ -51,6 +52,7 @@ struct PlanData {
   std::uint64_t weight_bytes = 0;
   CpuSegments cpu;
   CudaFamily cuda_family = CudaFamily::tiles;
+  CudaTileChoice forced_tiles;       // CUDA: shapes that a measurement wants; usually none
   std::vector<CudaBand> cuda_bands;  // CUDA: the launches of each of `bands`
   CudaSegments cuda;
 };

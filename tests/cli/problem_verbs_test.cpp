@@ -61,7 +61,7 @@ TEST(Bench, HasTheDocumentedKeysAndRepeatsItsHash) {
   const Outcome outcome = run(arguments);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"rows", "probes", "problem", "device", "isa", "threads", "commit"}));
+  EXPECT_EQ(keys(json), (Keys{"kind", "rows", "probes", "problem", "device", "isa", "threads", "commit", "dirty"}));
   EXPECT_EQ(keys(json["probes"]), (Keys{"read_gb_per_s", "bf16_gflop_per_s", "f32_gflop_per_s"}));
   EXPECT_GT(json["probes"]["read_gb_per_s"].get<double>(), 0);
   EXPECT_GT(json["probes"]["bf16_gflop_per_s"].get<double>(), 0);

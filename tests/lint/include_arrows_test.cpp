@@ -22,6 +22,7 @@ const std::map<std::string, Areas>& arrows() {
       {"moe", {"backend", "plan", "formats", "core"}},
       {"cpu", {"backend", "plan", "formats", "core"}},
       {"cuda", {"backend", "plan", "formats", "core", "kernels"}},
+      {"benchmark", {"cuda", "backend", "plan", "formats", "core", "kernels"}},
       {"model", {"moe", "backend", "formats", "core"}},
       {"cli", {}},
       {"examples", {}},
