@@ -108,7 +108,8 @@ WantedSteps wanted_steps(const Caps& caps, std::int64_t tokens) {
     return std::min(caps.max_tokens, std::max<std::int64_t>(1, mean * caps.experts / caps.top_k));
   };
   if (tokens <= last(kMeanTokensOfOneStep)) return {1, last(kMeanTokensOfOneStep)};
-  if (tokens <= last(kMeanTokensOfTwoSteps)) return {2, last(kMeanTokensOfTwoSteps)};
+  const std::int64_t two = std::max(last(kMeanTokensOfTwoSteps), std::min(kMaxSumsTokens, caps.max_tokens));
+  if (tokens <= two) return {2, two};  // sums in shared memory have no instance of four steps
   return {4, caps.max_tokens};
 }
 

@@ -16,8 +16,8 @@ struct CudaTileShape {
 // By token steps (1, 2, 4), best first; later ones are for devices with less shared memory.
 inline constexpr std::array<CudaTileShape, 6> kGateUpShapes{
     {{4, 1, 3}, {2, 1, 3}, {4, 2, 3}, {2, 2, 3}, {4, 4, 3}, {2, 4, 3}}};
-inline constexpr std::array<CudaTileShape, 8> kDownSumsShapes{
-    {{3, 1, 4}, {2, 1, 4}, {1, 1, 4}, {3, 2, 3}, {2, 2, 3}, {1, 2, 3}, {2, 4, 2}, {1, 4, 2}}};
+inline constexpr std::array<CudaTileShape, 6> kDownSumsShapes{
+    {{3, 1, 4}, {2, 1, 4}, {1, 1, 4}, {3, 2, 3}, {2, 2, 3}, {1, 2, 3}}};
 inline constexpr std::array<CudaTileShape, 3> kDownRowsShapes{{{2, 4, 3}, {2, 2, 3}, {1, 1, 3}}};
 
 /// Mean tokens of an expert up to which tiles of 8 and of 16 tokens serve.
