@@ -76,7 +76,7 @@ TEST_F(Kernels, ListHasTheDocumentedKeys) {
 TEST_F(Kernels, ListPrintsTheIngredientsOfAKey) {
   const Outcome outcome = kernels(about("list", {"--keys"}));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* part : {"file moe/gate_up_naive.cu", "bytes, digest ", "macro FORMAT", "value nvfp4",
+  for (const char* part : {"file moe/gate_up_tiles.cu", "bytes, digest ", "macro FORMAT", "value nvfp4",
                            "option --std=c++20", "architecture sm_120a", "compiler nvrtc "})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
   const Json json = json_of(about("list", {"--keys"}));
@@ -105,7 +105,7 @@ TEST_F(Kernels, ABuiltPackIsFoundAndUsed) {
   EXPECT_EQ(keys(json), (Keys{"path", "architecture", "compiler", "sources_digest", "bytes", "kernels", "seconds"}));
   EXPECT_EQ(json["bytes"], fs::file_size(pack));
   EXPECT_EQ(json["kernels"].size(), kCount);
-  EXPECT_NE(outcome.err.find("build route_sort"), std::string::npos) << "progress goes to stderr: " << outcome.err;
+  EXPECT_NE(outcome.err.find("build route_tiles"), std::string::npos) << "progress goes to stderr: " << outcome.err;
   EXPECT_EQ(origins(), std::set<std::string>{"pack"});
   EXPECT_EQ(json_of(about("list"))["pack"]["path"], pack);
   const Json prepared = json_of(about("prewarm"));

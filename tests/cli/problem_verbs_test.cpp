@@ -48,7 +48,7 @@ TEST(Plan, TakesTheDeviceFromTheProblem) {
   for (const char* problem : {"t4 k2 e4 h64 i64 @h200", "t4 k2 e4 h64 i64 @sm90", "t4 k2 e4 h64 i64 @sm_90a"}) {
     const Outcome outcome = run({"plan", problem});
     EXPECT_EQ(outcome.exit_code, 0) << problem << ": " << outcome.err;
-    EXPECT_NE(outcome.out.find("gate_up_naive<"), std::string::npos) << problem;
+    EXPECT_NE(outcome.out.find("gate_up_tiles<"), std::string::npos) << problem;
   }
   EXPECT_NE(run({"plan", "t64 k8 e160 h6144 i512 nvfp4 bf16 silu", "--device", "h200"}).out.find("h200 (sm_90a)"),
             std::string::npos);
