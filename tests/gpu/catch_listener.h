@@ -21,12 +21,13 @@ inline bool failure_sees_fault(std::string_view message) {
 
 class CatchListener : public testing::EmptyTestEventListener {
  public:
+  void OnTestStart(const testing::TestInfo& info) override {
+    test_ = std::string(info.test_suite_name()) + "." + info.name();
+  }
+  /// GoogleTest holds its lock here: asking it for the current test would wait for ever.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    const std::string test =
-        info == nullptr ? std::string("no test") : std::string(info->test_suite_name()) + "." + info->name();
-    const std::string text = test + ": " + std::string(result.message()).substr(0, 500);
+    const std::string text = test_ + ": " + std::string(result.message()).substr(0, 500);
     std::string& first = failure_sees_fault(result.message()) ? seen_ : other_;
     if (first.empty()) first = text;
   }
@@ -47,7 +48,7 @@ class CatchListener : public testing::EmptyTestEventListener {
   }
 
  private:
-  std::string seen_, other_;
+  std::string test_ = "no test", seen_, other_;
 };
 
 }  // namespace fourfold::gpu_test

@@ -38,7 +38,7 @@ const std::vector<PlantedFault>& planted_faults() {
        "if (row_tile >= p.gate_up.row_tiles || column >= item.tokens.count) return;",
        "if (row_tile >= p.gate_up.row_tiles) return;"},
       {"turn_order", "token tiles add to the sums in shared memory without waiting for their turn",
-       "device/down_body.cuh", "if (tile_index > 0) barrier_wait(1 + work.warp, 64);", ""},
+       "device/down_body.cuh", "  turns.wait();\n", ""},
       {"combine_order", "the sum over a token's slots begins anywhere", "moe/combine_rows.cu",
        "for (Int32 i = 0; i < live; ++i)\n        sum =",
        "for (Int32 n = 0, i = static_cast<Int32>(clock64() % max(live, 1)); n < live; ++n, i = (i + 1) % live)\n"
