@@ -81,11 +81,18 @@ std::optional<CudaTileShape> gate_up_shape(const Caps& caps, const Device& devic
   return std::nullopt;
 }
 
+/// Whether down_sums keeps its registers: mxfp4 in fp16 holds scales and partial sums beside the sums, and three row
+/// tiles of two token steps spill (sm_100a).
+bool has_sums_instance(const Caps& caps, const CudaTileShape& shape) {
+  const bool tight = caps.format.format == WeightFormat::mxfp4 && scale_on_sum(caps);
+  return !tight || shape.row_tiles * shape.token_steps <= 4;
+}
+
 /// Slices of output columns so wide that every multiprocessor owns at most one, as far as there are instances.
 std::optional<CudaTileShape> sums_shape(const Caps& caps, const Device& device, int token_steps, std::int64_t tokens) {
   const std::int64_t wanted = ceil_div(ceil_div(caps.hidden, kCudaUnitRows), device.multiprocessors);
   for (const CudaTileShape& shape : kDownSumsShapes)
-    if (shape.token_steps == token_steps && shape.row_tiles <= wanted &&
+    if (shape.token_steps == token_steps && shape.row_tiles <= wanted && has_sums_instance(caps, shape) &&
         sums_shared_bytes(caps, shape, tokens) <= device.shared_memory_bytes)
       return shape;
   return std::nullopt;
@@ -351,7 +358,7 @@ std::vector<KernelSpec> cuda_tile_kernels(const Caps& caps, const Device& device
   for (const CudaTileShape& shape : kGateUpShapes)
     if (kernels::kSumBytes + ring_bytes(caps, shape) <= most) instances.add_tiles("moe/gate_up_tiles.cu", shape, most);
   for (const CudaTileShape& shape : kDownSumsShapes)
-    if (sums_shared_bytes(caps, shape, 1) <= most) instances.add_sums(shape, most);
+    if (has_sums_instance(caps, shape) && sums_shared_bytes(caps, shape, 1) <= most) instances.add_sums(shape, most);
   for (const CudaTileShape& shape : kDownRowsShapes)
     if (ring_bytes(caps, shape) <= most) instances.add_tiles("moe/down_rows.cu", shape, most);
   return specs;
