@@ -9,6 +9,7 @@
 #include "fourfold/model.h"
 #include "fourfold/moe.h"
 #include "fourfold/plan.h"
+#include "fourfold/reference.h"
 #include "fourfold/settings.h"
 #include "fourfold/tensor.h"
 #include "fourfold/verify.h"

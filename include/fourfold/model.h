@@ -41,6 +41,30 @@ struct CheckpointInfo {
 /// `path` is a folder or one .safetensors file. Throws bad_input.
 CheckpointInfo inspect_checkpoint(const std::string& path);
 
+/// What planning needs of a model, from its config.json and, where there are any, the headers of its weights.
+struct ModelShape {
+  std::string file;                  ///< the config.json that was read
+  std::string architecture;          ///< "Qwen3MoeForCausalLM"
+  std::int64_t layers = 0;           ///< of the decoder, without those that only draft
+  std::int64_t moe_layers = 0;       ///< of them with experts
+  std::int64_t draft_layers = 0;     ///< multi-token prediction
+  std::int64_t hidden = 0, experts = 0, top_k = 0, expert_intermediate = 0;
+  std::string activation;            ///< as problems spell it: "silu", "swiglu_oai", "gelu_tanh", "relu2"
+  bool biases = false;               ///< both projections have one
+  std::string format;                ///< as problems spell it: "nvfp4", "int4 g128 zp", "exl3 b3"; empty: not 4 bits
+  std::int64_t kv_heads = 0, head_dim = 0;
+  std::int64_t kv_latent = 0;        ///< > 0: latent attention caches so many values a token and layer, not heads
+  std::int64_t max_positions = 0;
+  std::uint64_t file_bytes = 0;      ///< of all tensors by their headers; 0 when there are no weights beside the config
+  std::uint64_t file_expert_bytes = 0;
+  /// Values that one token adds to the cache of one layer on one of `tp` ranks: keys and values of the rank's heads, or
+  /// the latent, which every rank holds. Pure.
+  std::int64_t kv_values(std::int64_t tp) const noexcept;
+};
+/// `path` is a folder or a config.json. Reads no weights. Throws bad_input for a damaged config or one without experts,
+/// unsupported for an activation that problems have no word for.
+ModelShape read_model_shape(const std::string& path);
+
 // ---- quantize ------------------------------------------------------------------------------------------------
 
 enum class CheckpointLayout : std::uint8_t { modelopt, compressed_tensors };

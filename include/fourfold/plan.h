@@ -148,8 +148,44 @@ class Plan {
 Support can_implement(const Caps& caps, const Device& device);
 /// Throws unsupported with can_implement's reason.
 Plan plan(const Caps& caps, const Device& device);
-/// plan(caps, device).workspace_bytes().
+/// plan(caps, device).workspace_bytes(): the price of a capacity, before anything is allocated. Grows with max_tokens.
+/// Takes some microseconds. Throws unsupported with can_implement's reason.
 std::uint64_t required_workspace_bytes(const Caps& caps, const Device& device);
+
+/// The largest max_tokens whose workspace is at most `bytes`, for the caps' other fields; -1 when not even 0 tokens
+/// fit. `limit` is the largest one that is tried. Throws unsupported when `caps` cannot run at 1 token. Pure.
+std::int64_t largest_max_tokens(const Caps& caps, const Device& device, std::uint64_t bytes,
+                                std::int64_t limit = (std::int64_t{1} << 31) - 1);
+
+/// A kernel of the same problem that no count up to max_tokens launches.
+struct UnreachableKernel {
+  std::string kernel;
+  std::int64_t from_tokens = 0;       ///< a capacity whose plan launches it: the first at which bands change
+  std::uint64_t workspace_bytes = 0;  ///< of that plan
+};
+/// What a larger capacity than the plan's would add, by from_tokens. Empty when the plan reaches every kernel. Pure.
+std::vector<UnreachableKernel> unreachable_kernels(const Plan& plan);
+
+/// A segment's formula with the plan's numbers put in: "routes * intermediate * 2" gives "24576 * 512 * 2". Pure.
+std::string formula_numbers(const Plan& plan, const Segment& segment);
+
+/// Bytes of one layer's experts as their format defines them, before any packing: codes, scales, zero points, global
+/// scales, biases of 16 bits; exl3: codes and fp16 rotations. Prices formats that cannot run, too. Throws unsupported
+/// with the rule for sizes that the format does not have. Pure.
+std::uint64_t layer_expert_bytes(const Caps& caps);
+
+/// What one of tp x ep ranks holds: its experts' number and the columns of each.
+struct RankShare {
+  int rank = 0;                    ///< ep_rank * tp + tp_rank
+  int tp_rank = 0, ep_rank = 0;
+  std::int64_t first_expert = 0;
+  std::int64_t first_column = 0;   ///< of the intermediate
+  Caps caps;                       ///< of this rank; with ep > 1 ids are global
+};
+/// Splits a layer: the intermediate of every expert over `tp` ranks in whole groups of the format, the experts over
+/// `ep`; what does not divide goes to the first ranks, one unit more each. Throws usage for counts below 1, unsupported
+/// when a rank would get nothing. Pure.
+std::vector<RankShare> split_over_ranks(const Caps& caps, int tp, int ep);
 
 /// A problem in text: "t64 k8 e128 h2048 i768 nvfp4 bf16 silu [bias] [limit=7] ... [@arch]". See docs/cli.md.
 struct Problem {

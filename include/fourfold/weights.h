@@ -4,6 +4,7 @@
 //   nvfp4: e2m1(code) * e4m3(scale[n, j]) * global          (group 16, global per expert and matrix, fp32)
 //   mxfp4: e2m1(code) * 2^(scale[n, j] - 127)               (group 32; scale byte 255 is NaN; OCP MX v1.0, 5.3)
 //   int4:  (code - zero[n, j]) * scale[n, j]                (code 0..15, zero 8 when there are no zero points)
+//   exl3:  trellis codes of `bits` bits in tiles of 16 x 16, rotated (EXL3): priced, not run
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,24 @@
 
 namespace fourfold {
 
-enum class WeightFormat : std::uint8_t { nvfp4, mxfp4, int4 };
+enum class WeightFormat : std::uint8_t { nvfp4, mxfp4, int4, exl3 };
 
 /// A format with its parameters. `group_size` counts positions along the reduction axis.
 struct FormatSpec {
   WeightFormat format = WeightFormat::nvfp4;
-  std::int64_t group_size = 16;  ///< nvfp4: 16; mxfp4: 32; int4: 16, 32, 64, 96, 128, 256 or 0 = the whole row
-  bool zero_points = false;      ///< int4 only: one zero point (0..15) per row and group
+  std::int64_t group_size =
+      16;                    ///< nvfp4: 16; mxfp4: 32; int4: 16, 32, 64, 96, 128, 256 or 0 = the whole row; exl3: 16
+  bool zero_points = false;  ///< int4 only: one zero point (0..15) per row and group
+  std::int64_t bits = 4;     ///< of a code; exl3: 2..8, others 4
 
-  static FormatSpec nvfp4() { return {WeightFormat::nvfp4, 16, false}; }
-  static FormatSpec mxfp4() { return {WeightFormat::mxfp4, 32, false}; }
-  static FormatSpec int4(std::int64_t group, bool zeros = false) { return {WeightFormat::int4, group, zeros}; }
+  static FormatSpec nvfp4() { return {WeightFormat::nvfp4, 16, false, 4}; }
+  static FormatSpec mxfp4() { return {WeightFormat::mxfp4, 32, false, 4}; }
+  static FormatSpec int4(std::int64_t group, bool zeros = false) { return {WeightFormat::int4, group, zeros, 4}; }
+  static FormatSpec exl3(std::int64_t bits = 3) { return {WeightFormat::exl3, 16, false, bits}; }
   bool operator==(const FormatSpec&) const = default;
 };
 
-/// "nvfp4", "mxfp4", "int4". Pure.
+/// "nvfp4", "mxfp4", "int4", "exl3". Pure.
 std::string_view weight_format_name(WeightFormat format) noexcept;
 /// Groups in a row of `k` positions: ceil(k / group), the last one possibly short. Pure.
 std::int64_t groups_per_row(const FormatSpec& spec, std::int64_t k) noexcept;

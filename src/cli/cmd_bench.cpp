@@ -7,6 +7,7 @@
 #include "bench_report.h"
 #include "command.h"
 #include "device_choice.h"
+#include "fingerprint.h"
 #include "fourfold/error.h"
 #include "gpu_bench.h"
 #include "moe_benchmark.h"
@@ -36,7 +37,8 @@ const std::vector<std::string>& gpu_only() {
   return names;
 }
 
-void print_bench_json(const Problem& problem, const Device& device, const MoeBenchmarkResult& result) {
+void print_bench_json(const Problem& problem, const Device& device, const MoeBenchmarkResult& result,
+                      const Fingerprint& fingerprint) {
   Json rows = Json::array();
   for (const MoeBenchmarkRow& row : result.rows)
     rows.push_back({{"tokens", row.tokens},
@@ -60,7 +62,8 @@ void print_bench_json(const Problem& problem, const Device& device, const MoeBen
               {"isa", cpu_isa_name(device.isa)},
               {"threads", device.threads},
               {"commit", build_commit()},
-              {"dirty", build_is_dirty()}});
+              {"dirty", build_is_dirty()},
+              {"fingerprint", fingerprint_json(fingerprint)}});
 }
 
 std::string bench_text(const Problem& problem, const Device& device, const MoeBenchmarkResult& result) {
@@ -85,13 +88,15 @@ int run_cpu_bench(const Options& options) {
                                               shared.cases.problems.size()));
   const Problem problem = parse_problem(shared.cases.problems.front());
   const std::shared_ptr<Backend> backend = open_backend_for(problem, shared.device, options.threads);
+  const Fingerprint fingerprint = warm_fingerprint(plan(problem.caps, backend->device()), *backend);
+  print_fingerprint(fingerprint);
   MoeBenchmarkOptions how;
   how.calls = options.cpu_calls;
   how.layers = options.layers;
   how.log = [](const std::string& text) { std::fprintf(stderr, "bench: %s\n", text.c_str()); };
   const MoeBenchmarkResult result = run_moe_benchmark(problem, *backend, how);
   if (shared.json)
-    print_bench_json(problem, backend->device(), result);
+    print_bench_json(problem, backend->device(), result, fingerprint);
   else
     write_stdout(bench_text(problem, backend->device(), result));
   return 0;

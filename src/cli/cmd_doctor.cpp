@@ -12,6 +12,7 @@
 #include "fourfold/kernels.h"
 #include "fourfold_version.h"
 #include "kernel_text.h"
+#include "log_scan.h"
 #include "machine.h"
 #include "output.h"
 
@@ -22,6 +23,7 @@ struct Options {
   bool quick = false;
   bool json = false;
   CaptureOptions capture;
+  ScanOptions scan;
 };
 
 /// The pack of an architecture.
@@ -165,6 +167,11 @@ std::vector<ArchitecturePack> packs_of(KernelLibrary& library, const GpuSurvey& 
 }
 
 int run_doctor(const Options& options) {
+  if (!options.scan.file.empty()) {
+    ScanOptions scan = options.scan;
+    scan.json = options.json;
+    return scan_log(scan);
+  }
   if (!options.capture.sizes.empty()) {
     CaptureOptions capture = options.capture;
     capture.json = options.json;
@@ -206,11 +213,18 @@ void add_doctor_command(CLI::App& app, Command& command) {
       ->needs(capture);
   capture->needs(problem);
   problem->needs(capture);
+  CLI::Option* scan =
+      verb->add_option("--scan", options->scan.file, "instead, say what known lines of this log mean; - is stdin");
+  verb->add_option("--from-line", options->scan.from_line, "with --scan: judge lines from here on")
+      ->needs(scan)
+      ->check(CLI::Range(std::int64_t{1}, INT64_MAX));
+  scan->excludes(capture);
   add_json_flag(*verb, options->json);
   verb->footer(
       "Examples:\n"
       "  fourfold doctor\n"
       "  fourfold doctor --quick --json\n"
+      "  fourfold doctor --scan server.log --from-line 1200\n"
       "  fourfold doctor --capture 1,2,4,8 --problem 't8 k8 e128 h2048 i768 nvfp4 bf16 silu' --device h200");
   verb->callback([options, &command] { command.run = [options] { return run_doctor(*options); }; });
 }

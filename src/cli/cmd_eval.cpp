@@ -20,7 +20,8 @@ struct Options {
 
 int run_eval(const Options& options) {
   const std::string text = read_text(options.text_file);
-  const std::unique_ptr<Model> model = load_model(options.model);
+  Fingerprint fingerprint;
+  const std::unique_ptr<Model> model = load_model(options.model, &fingerprint);
   EvalResult result;
   {
     Progress progress("eval", Progress::Unit::items, false);
@@ -35,7 +36,8 @@ int run_eval(const Options& options) {
                 {"window", result.window},
                 {"format", model->format_text()},
                 {"device", options.model.device},
-                {"seconds", result.seconds}});
+                {"seconds", result.seconds},
+                {"fingerprint", fingerprint_json(fingerprint)}});
     return 0;
   }
   write_stdout(

@@ -62,7 +62,8 @@ int run_generate(const Options& options) {
     check_utf8(text, "--prompt");
   }
   if (!options.ids.empty()) parse_ids(options.ids);  // a usage error should not wait for the model
-  const std::unique_ptr<Model> model = load_model(options.model);
+  Fingerprint fingerprint;
+  const std::unique_ptr<Model> model = load_model(options.model, &fingerprint);
   const std::vector<std::int32_t> ids = prompt_ids(options, text, *model);
   GenerateResult result;
   try {
@@ -79,7 +80,8 @@ int run_generate(const Options& options) {
                 {"prefill_tokens_per_second", result.prefill_tokens_per_second},
                 {"decode_tokens_per_second", result.decode_tokens_per_second},
                 {"peak_memory_bytes", result.peak_memory_bytes},
-                {"load_seconds", result.load_seconds}});
+                {"load_seconds", result.load_seconds},
+                {"fingerprint", fingerprint_json(fingerprint)}});
     return 0;
   }
   write_stdout("\n");

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <ctime>
 #include <optional>
 
+#include "byte_size.h"
 #include "cmd_kernels.h"
 #include "fourfold/error.h"
 #include "fourfold/kernels.h"
@@ -25,23 +25,6 @@ struct Options {
   bool remove_bad = false;
   bool json = false;
 };
-
-/// "1000", "64K", "512M", "2G", "1T": powers of 1024.
-std::uint64_t size_from(const std::string& text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const std::string_view suffix(stop, static_cast<std::size_t>(end - stop));
-  constexpr std::string_view kSuffixes = "KMGT";
-  unsigned shift = 0;
-  if (suffix.size() == 1 && kSuffixes.find(suffix[0]) != std::string_view::npos)
-    shift = 10 * static_cast<unsigned>(kSuffixes.find(suffix[0]) + 1);
-  const bool ok = error == std::errc() && (suffix.empty() || shift > 0) && value <= (~std::uint64_t{0} >> shift);
-  if (!ok)
-    throw Error(ErrorCode::usage,
-                fmt::format("--max-bytes '{}': write bytes as 536870912, or with K, M, G or T as 512M", text));
-  return value << shift;
-}
 
 Json bad_json(const std::vector<BadEntry>& entries) {
   Json list = Json::array();
@@ -92,7 +75,7 @@ void print_removal(const CacheRemoval& removal, const std::string& folder, bool 
 
 int run_trim(const Options& options) {
   const std::optional<std::uint64_t> asked =
-      options.max_bytes ? std::optional(size_from(*options.max_bytes)) : std::nullopt;
+      options.max_bytes ? std::optional(byte_size("--max-bytes", *options.max_bytes)) : std::nullopt;
   KernelLibrary library;
   const CacheStatistics cache = library.stat();
   print_removal(library.trim(asked.value_or(cache.max_bytes)), cache.folder.string(), options.json);

@@ -134,9 +134,12 @@ int run_verify_moe(const Options& options) {
   const std::shared_ptr<Backend> backend = open_backend_for(problem, options.device);
   const Support support = can_implement(problem.caps, backend->device());
   if (!support.ok) throw Error(ErrorCode::unsupported, support.reason);
+  const Fingerprint fingerprint = warm_fingerprint(plan(problem.caps, backend->device()), *backend);
+  print_fingerprint(fingerprint);
   const CaseResult result = verify_problem(problem, *backend, options.seed, inject_from(options.inject));
   if (options.json) {
     Json json = case_json(result);
+    json["fingerprint"] = fingerprint_json(fingerprint);
     add_kernel_counters(json, *backend);
     print_json(json);
   } else {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device_choice.h"
+#include "fingerprint.h"
 #include "fourfold/model.h"
 
 namespace fourfold::cli {
@@ -29,12 +30,19 @@ inline void add_model_options(CLI::App& verb, ModelChoice& choice) {
   verb.add_flag("--no-mmap", choice.no_mmap, "read the weights instead of mapping the files");
 }
 
-inline std::unique_ptr<Model> load_model(const ModelChoice& choice) {
+/// Loads the model and writes its fingerprint to stderr, and into `fingerprint` when there is one.
+inline std::unique_ptr<Model> load_model(const ModelChoice& choice, Fingerprint* fingerprint = nullptr) {
   ModelOptions options;
   options.activations = choice.activations == "f32" ? DType::f32 : DType::bf16;
   options.memory_map = !choice.no_mmap;
   options.context = choice.context;
-  return Model::load(choice.folder, open_cpu(choice.device, "a whole model"), options);
+  const std::shared_ptr<Backend> backend = open_cpu(choice.device, "a whole model");
+  const Device device = backend->device();
+  std::unique_ptr<Model> model = Model::load(choice.folder, backend, options);
+  const Fingerprint found = model_fingerprint(*model, choice.folder, device);
+  print_fingerprint(found);
+  if (fingerprint != nullptr) *fingerprint = found;
+  return model;
 }
 
 }  // namespace fourfold::cli

@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -68,6 +69,12 @@ std::string format_duration(double seconds) {
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
+
+std::string heading(const std::string& text) { return isatty(1) ? "\x1b[1m" + text + "\x1b[0m" : text; }
+
+std::string marked(const std::string& text, bool better) {
+  return isatty(1) ? (better ? "\x1b[32m" : "\x1b[31m") + text + "\x1b[0m" : text;
 }
 
 Table::Table(std::vector<std::string> headings) : headings_(std::move(headings)) {

@@ -28,6 +28,11 @@ std::string format_rate(double bytes_per_second);
 /// "0.42 s", "3 min 05 s".
 std::string format_duration(double seconds);
 
+/// `text` in bold when stdout is a terminal.
+std::string heading(const std::string& text);
+/// `text` in green (better) or red (worse) when stdout is a terminal.
+std::string marked(const std::string& text, bool better);
+
 /// Control characters but line ends as '?': what a file or argument says must not steer a terminal.
 std::string without_controls(std::string text);
 

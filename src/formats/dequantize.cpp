@@ -57,6 +57,8 @@ float scale_value(const FormatSpec& spec, DType scale_dtype, const void* scales,
       if (scale_dtype == DType::f16) return f16_to_float(load<std::uint16_t>(scales, index));
       if (scale_dtype == DType::f32) return load<float>(scales, index);
       break;
+    case WeightFormat::exl3:
+      break;
   }
   fail(ErrorCode::unsupported, "{} scales of dtype {} are not supported; allowed: {}", weight_format_name(spec.format),
        dtype_name(scale_dtype),

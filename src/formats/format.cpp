@@ -21,6 +21,8 @@ std::string_view weight_format_name(WeightFormat format) noexcept {
       return "mxfp4";
     case WeightFormat::int4:
       return "int4";
+    case WeightFormat::exl3:
+      return "exl3";
   }
   return "unknown";
 }
@@ -34,6 +36,9 @@ std::int64_t groups_per_row(const FormatSpec& spec, std::int64_t k) noexcept {
 }
 
 std::string format_refusal(const FormatSpec& spec) {
+  if (spec.format != WeightFormat::exl3 && spec.bits != 4)
+    return fmt::format("{} has codes of 4 bits, not {}; only exl3 has others", weight_format_name(spec.format),
+                       spec.bits);
   switch (spec.format) {
     case WeightFormat::nvfp4:
     case WeightFormat::mxfp4: {
@@ -49,6 +54,8 @@ std::string format_refusal(const FormatSpec& spec) {
             "int4 groups of {} are not supported; allowed: 16, 32, 64, 96, 128, 256 or the whole row (0)",
             spec.group_size);
       return {};
+    case WeightFormat::exl3:
+      return "exl3 weights are priced, not run: there is no kernel for them yet; use nvfp4, mxfp4 or int4";
   }
   return fmt::format("weight format {} is unknown; allowed: nvfp4, mxfp4, int4", static_cast<int>(spec.format));
 }

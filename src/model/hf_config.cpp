@@ -206,6 +206,9 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file, s
   config.expert_intermediate = size({"moe_intermediate_size"});
   // Mixtral, OLMoE and gpt-oss have no dense layers, and call the experts' size intermediate_size.
   if (config.expert_intermediate == 0 && config.experts > 0) config.expert_intermediate = config.intermediate;
+  config.kv_lora_rank = reader.integer({"kv_lora_rank"}, 0, 0, kMaxExtent);
+  config.rope_head_dim = reader.integer({"qk_rope_head_dim"}, 0, 0, kMaxExtent);
+  config.draft_layers = reader.integer({"num_nextn_predict_layers"}, 0, 0, kMaxLayers);
   config.max_positions = size({"max_position_embeddings"});
   config.rms_norm_eps = reader.number({"rms_norm_eps"}, 0);
   config.rope = rope_of(body, reader, file);

@@ -51,6 +51,8 @@ struct ModelConfig {
   std::int64_t layers = 0, hidden = 0, intermediate = 0, vocabulary = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;  ///< head_dim defaults to hidden / heads
   std::int64_t experts = 0, top_k = 0, expert_intermediate = 0;
+  std::int64_t kv_lora_rank = 0, rope_head_dim = 0;  ///< latent attention: what is cached per token and layer
+  std::int64_t draft_layers = 0;                     ///< num_nextn_predict_layers
   std::int64_t max_positions = 0;
   double rms_norm_eps = 0;
   RopeConfig rope;

@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 
+#include <cmath>
 #include <unordered_set>
 
 #include "core/check.h"
@@ -51,6 +52,15 @@ void append_names(const Json& object, const char* key, const std::string& file, 
     check(entry.is_string(), ErrorCode::bad_input, "{}: '{}' holds {}; expected are strings", file, key, shown(entry));
     names.push_back(entry.get<std::string>());
   }
+}
+
+/// EXL3 writes the average over its layers, 3.42 for instance: rounded up, so that a price is never too low.
+std::int64_t average_bits(const Json& object, const std::string& file) {
+  const Json* value = find(object, "bits");
+  if (value == nullptr) return 0;
+  const bool ok = value->is_number() && *value >= 1 && *value <= 16;
+  check(ok, ErrorCode::bad_input, "{}: 'bits' is {}; expected is a number from 1 to 16", file, shown(*value));
+  return static_cast<std::int64_t>(std::ceil(value->get<double>()));
 }
 
 /// Written -1 in GPTQ and AWQ configs: the whole row, which is 0 here.
@@ -184,7 +194,7 @@ QuantizationConfig parse_quantization_config(const nlohmann::json& object, const
   if (config.method.empty() && object.contains("quant_algo")) config.method = "modelopt";
   check(!config.method.empty(), ErrorCode::bad_input, "{}: 'quant_method' is absent", file);
   config.format = text_of(object, config.method.starts_with("modelopt") ? "quant_algo" : "format", file);
-  config.bits = integer_of(object, "bits", 0, file);
+  config.bits = config.method == "exl3" ? average_bits(object, file) : integer_of(object, "bits", 0, file);
   config.group_size = integer_of(object, "group_size", -1, file);
   if (config.method == "gptq" || config.method == "awq") config.group_size = whole_row_as_zero(config.group_size);
   config.symmetric = boolean_of(object, "sym", !boolean_of(object, "zero_point", false, file), file);

@@ -115,6 +115,7 @@ struct RandomExperts::Storage {
         return random_bytes(DType::u8, {caps.experts, rows, groups}, std::max(1, middle - 2), 4);
       }
       case WeightFormat::int4:
+      case WeightFormat::exl3:  // refused when planning
         break;
     }
     const double middle = rms / (caps.format.zero_points ? kRmsInt4Zeros : kRmsInt4);

@@ -71,6 +71,8 @@ void check_projection(const Projection& projection, const Caps& caps, std::int64
       check_tensor(prefix + "scales", projection.scales, {DType::bf16, DType::f16, DType::f32},
                    {experts, rows, groups});
       break;
+    case WeightFormat::exl3:
+      fail(ErrorCode::unsupported, "{}: exl3 experts cannot be prepared; use nvfp4, mxfp4 or int4", prefix);
   }
   if (caps.format.zero_points)
     check_tensor(prefix + "zeros", projection.zeros, {DType::u8}, {experts, rows, groups});
@@ -192,6 +194,8 @@ bool scale_dtype_fits(WeightFormat format, DType dtype) {
       return dtype == DType::u8 || dtype == DType::f8_e8m0;
     case WeightFormat::int4:
       return float16_or_32(dtype);
+    case WeightFormat::exl3:
+      return false;
   }
   return false;
 }

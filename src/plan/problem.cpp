@@ -93,17 +93,21 @@ std::string dtype_text(DType dtype) {
   return std::string(dtype_name(dtype));
 }
 
-std::string caps_refusal(const Caps& caps) {
+std::string sizes_refusal(const Caps& caps) {
   std::string reason = range_refusal("max_tokens", caps.max_tokens, 0, kMaxTokens);
   if (reason.empty()) reason = range_refusal("top_k", caps.top_k, 1, kMaxTopK);
   if (reason.empty()) reason = range_refusal("experts", caps.experts, 1, kMaxExperts);
   if (reason.empty()) reason = range_refusal("global_experts", caps.global_experts, 0, kMaxGlobalExperts);
   if (reason.empty()) reason = width_refusal("hidden", caps.hidden);
   if (reason.empty()) reason = width_refusal("intermediate", caps.intermediate);
-  if (reason.empty()) reason = format_refusal(caps.format);
   if (reason.empty()) reason = dtype_refusal(caps.activation_dtype);
   if (reason.empty()) reason = activation_refusal(caps.activation);
   return reason;
+}
+
+std::string caps_refusal(const Caps& caps) {
+  std::string reason = sizes_refusal(caps);
+  return reason.empty() ? format_refusal(caps.format) : reason;
 }
 
 namespace {

@@ -21,4 +21,7 @@ std::string caps_refusal(const Caps& caps);
 /// Name of a dtype, also of a value outside the enumeration. Pure.
 std::string dtype_text(DType dtype);
 
+/// The same rules but for the weight format. Pure.
+std::string sizes_refusal(const Caps& caps);
+
 }  // namespace fourfold

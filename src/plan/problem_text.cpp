@@ -1,5 +1,5 @@
 // Reads and writes problems as text. Words are separated by spaces and may stand in any order, '@arch' last:
-//   t64 or t1,16,64 | k8 | e128 | h2048 | i768 | eg256 | nvfp4 mxfp4 int4 | g32 grow | zp | bf16 f16 f32
+//   t64 or t1,16,64 | k8 | e128 | h2048 | i768 | eg256 | nvfp4 mxfp4 int4 exl3 | g32 grow | zp | b3 | bf16 f16 f32
 //   silu swiglu_oai situ gelu_tanh relu2 | limit=7 alpha=1.702 beta=1 | bias gate_up_bias down_bias
 //   on_input | invariant | @arch
 // t, k, e, h and i are required; the defaults are nvfp4 bf16 silu and groups of 32 for int4. Numbers are read here,
@@ -21,11 +21,16 @@ namespace fourfold {
 namespace {
 
 constexpr std::string_view kAccepted =
-    "accepted: t64 or t1,16,64; k8 e128 h2048 i768 eg256; nvfp4 mxfp4 int4; g32 grow zp; bf16 f16 f32; silu "
-    "swiglu_oai situ gelu_tanh relu2; limit=7 alpha=1.702 beta=1; bias gate_up_bias down_bias; on_input; invariant; "
+    "accepted: t64 or t1,16,64; k8 e128 h2048 i768 eg256; nvfp4 mxfp4 int4 exl3; g32 grow zp; b3; bf16 f16 f32; "
+    "silu swiglu_oai situ gelu_tanh relu2; limit=7 alpha=1.702 beta=1; bias gate_up_bias down_bias; on_input; "
+    "invariant; "
     "@arch as the last word";
 
 constexpr std::int64_t kDefaultInt4Group = 32;
+
+std::int64_t default_bits(WeightFormat format) {
+  return format == WeightFormat::exl3 ? FormatSpec::exl3().bits : FormatSpec::nvfp4().bits;
+}
 
 std::int64_t default_group(WeightFormat format) {
   switch (format) {
@@ -33,6 +38,8 @@ std::int64_t default_group(WeightFormat format) {
       return FormatSpec::nvfp4().group_size;
     case WeightFormat::mxfp4:
       return FormatSpec::mxfp4().group_size;
+    case WeightFormat::exl3:
+      return FormatSpec::exl3().group_size;
     case WeightFormat::int4:
       break;
   }
@@ -105,6 +112,7 @@ class Parser {
     Caps& caps = problem_.caps;
     caps.max_tokens = *std::max_element(problem_.tokens.begin(), problem_.tokens.end());
     if (!said_.contains("group size")) caps.format.group_size = default_group(caps.format.format);
+    if (!said_.contains("bits")) caps.format.bits = default_bits(caps.format.format);
     return std::move(problem_);
   }
 
@@ -141,7 +149,7 @@ class Parser {
   // Formats, dtypes and activations.
   bool take_name(const Word& word) {
     Caps& caps = problem_.caps;
-    for (WeightFormat format : {WeightFormat::nvfp4, WeightFormat::mxfp4, WeightFormat::int4})
+    for (WeightFormat format : {WeightFormat::nvfp4, WeightFormat::mxfp4, WeightFormat::int4, WeightFormat::exl3})
       if (word.text == weight_format_name(format)) {
         say_once(word, "weight format");
         caps.format.format = format;
@@ -218,9 +226,10 @@ class Parser {
                           : key == "i"  ? &caps.intermediate
                           : key == "eg" ? &caps.global_experts
                           : key == "g"  ? &caps.format.group_size
+                          : key == "b"  ? &caps.format.bits
                                         : nullptr;
     if (field == nullptr) return false;
-    say_once(word, key == "g" ? "group size" : key);
+    say_once(word, key == "g" ? "group size" : key == "b" ? "bits" : key);
     *field = read_count(word, digits);
     if (*field == 0 && key == "g") refuse(word, "a group has at least one position; the whole row is written grow");
     if (*field == 0 && key == "eg") refuse(word, "there is at least one global expert; leave the word out for none");
@@ -269,6 +278,7 @@ std::string problem_text(const Problem& problem) {
   else
     add(caps.format.group_size != default_group(caps.format.format), fmt::format("g{}", caps.format.group_size));
   add(caps.format.zero_points, "zp");
+  add(caps.format.bits != default_bits(caps.format.format), fmt::format("b{}", caps.format.bits));
   add(true, dtype_word(caps.activation_dtype));
   add(true, activation_name(caps.activation.kind));
   // {} prints the shortest decimal that reads back as the same float.

@@ -14,6 +14,54 @@ struct Row {
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
+/// plan's questions, and reading a log.
+std::vector<Row> plan_rows() {
+  return {
+      {"plan_nothing", {"plan"}, 2, "--model"},
+      {"plan_problem_and_model", {"plan", kGood, "--model", kDemo}, 2, "leave one out"},
+      {"plan_no_such_model", {"plan", "--model", "/nonexistent"}, 4, "/nonexistent"},
+      {"plan_format_without_model", {"plan", kGood, "--format", "int4"}, 2, "--format"},
+      {"plan_sms_of_a_cpu", {"plan", kGood, "--sms", "188"}, 2, "--sms is for a GPU"},
+      {"plan_threads_of_a_gpu", {"plan", kGood, "--device", "h200", "--threads", "2"}, 2, "--threads is for a CPU"},
+      {"plan_smem_junk", {"plan", kGood, "--device", "h200", "--smem", "12Q"}, 2, "12Q"},
+      {"plan_no_tp", {"plan", kGood, "--tp", "0"}, 2, "--tp"},
+      {"plan_too_many_ranks", {"plan", kGood, "--tp", "5"}, 3, "at most 4"},
+      {"plan_too_many_expert_ranks", {"plan", kGood, "--ep", "5"}, 3, "use 4"},
+      {"plan_capture_beyond", {"plan", kGood, "--capture", "1,5"}, 2, "--capture 5"},
+      {"plan_capture_zero", {"plan", kGood, "--capture", "0"}, 2, "--capture"},
+      {"plan_unknown_system", {"plan", kGood, "--device", "h200", "--compare", "abacus"}, 2, "known: b12x"},
+      {"plan_unknown_variant", {"plan", kGood, "--device", "h200", "--compare", "b12x:block=9"}, 2, "8, 16, 32"},
+      {"plan_sweep_junk", {"plan", kGood, "--sweep", "512,1024"}, 2, "capacity=512"},
+      {"plan_sweep_empty_entry", {"plan", kGood, "--sweep", "capacity=512,,1024"}, 2, "''"},
+      {"plan_sweep_zero", {"plan", kGood, "--sweep", "capacity=0"}, 2, "'0'"},
+      {"plan_bench_alone", {"plan", kGood, "--bench", "x.json"}, 2, "--sweep"},
+      {"plan_bench_missing", {"plan", kGood, "--sweep", "capacity=4", "--bench", "/nonexistent"}, 4, "/nonexistent"},
+      {"plan_fit_junk", {"plan", kGood, "--fit", "much"}, 2, "much"},
+      {"plan_fit_negative", {"plan", kGood, "--fit=-1"}, 2, "-1"},
+      {"plan_fit_nothing", {"plan", kGood, "--fit", "1"}, 3, "short by"},
+      {"plan_fit_both",
+       {"plan", kGood, "--fit", "1G", "--fit-tokens", "1", "--kv-bytes-per-token", "1", "--pool", "1G"},
+       2,
+       "leave one out"},
+      {"plan_fit_tokens_price", {"plan", kGood, "--fit-tokens", "1"}, 2, "--kv-bytes-per-token"},
+      {"plan_fit_tokens_pool", {"plan", kGood, "--fit-tokens", "1", "--kv-bytes-per-token", "9"}, 2, "--pool"},
+      {"plan_fit_tokens_too_many",
+       {"plan", kGood, "--fit-tokens", "1000", "--kv-bytes-per-token", "1M", "--pool", "1M"},
+       3,
+       "at most 1 tokens"},
+      {"plan_kv_twice", {"plan", kGood, "--kv-bytes-per-token", "1", "--kv-record-bytes", "1"}, 2, "leave one out"},
+      {"plan_kv_record_alone", {"plan", kGood, "--kv-record-bytes", "368"}, 2, "--kv-layers"},
+      {"plan_exl3", {"plan", "t4 k2 e4 h128 i128 exl3", "--fit", "1G"}, 3, "exl3"},
+      {"plan_exl3_sizes", {"plan", "t4 k2 e4 h64 i128 exl3"}, 3, "multiples"},
+      {"plan_svg_nowhere", {"plan", kGood, "--svg", "/nonexistent/a.svg"}, 4, "/nonexistent/a.svg"},
+      {"plan_diff_missing", {"plan", "diff", "/nonexistent", "/nonexistent"}, 4, "/nonexistent"},
+      {"plan_diff_no_plan", {"plan", "diff", kSource + "/CMakeLists.txt", kSource + "/CMakeLists.txt"}, 4, "no plan"},
+      {"plan_check_missing", {"plan", "check", "/nonexistent"}, 4, "/nonexistent"},
+      {"plan_check_no_object", {"plan", "check", kSource + "/CMakeLists.txt"}, 4, "no JSON object"},
+      {"scan_missing", {"doctor", "--scan", "/nonexistent"}, 4, "/nonexistent"},
+      {"scan_line_alone", {"doctor", "--from-line", "3"}, 2, "--scan"}};
+}
+
 std::vector<Row> rows() {
   return {
       {"no_verb", {}, 2, "subcommand"},
@@ -105,6 +153,9 @@ TEST_P(ExitCode, IsTheDocumentedOneAndTheMessageNamesTheCause) {
   EXPECT_NE(outcome.err.find(row.says), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.out, "");
 }
+
+INSTANTIATE_TEST_SUITE_P(Plan, ExitCode, testing::ValuesIn(plan_rows()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Table, ExitCode, testing::ValuesIn(rows()),
                          [](const auto& instance) { return std::string(instance.param.name); });

@@ -23,6 +23,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::vector<std::string>{}, std::vector<std::string>{"inspect"},
                     std::vector<std::string>{"quantize"}, std::vector<std::string>{"generate"},
                     std::vector<std::string>{"eval"}, std::vector<std::string>{"plan"},
+                    std::vector<std::string>{"plan", "diff"}, std::vector<std::string>{"plan", "check"},
                     std::vector<std::string>{"bench"}, std::vector<std::string>{"bench", "moe"},
                     std::vector<std::string>{"verify"}, std::vector<std::string>{"verify", "model"},
                     std::vector<std::string>{"verify", "case"}, std::vector<std::string>{"verify", "moe"},

@@ -15,8 +15,8 @@ const Keys kInspectKeys = {"path",          "architecture", "layers",      "hidd
                            "quantization",  "tensors",      "total_bytes", "expert_bytes",
                            "bytes_by_dtype"};
 const Keys kGenerateKeys = {
-    "prompt_ids",        "ids",         "text", "prefill_tokens_per_second", "decode_tokens_per_second",
-    "peak_memory_bytes", "load_seconds"};
+    "prompt_ids",        "ids",          "text",       "prefill_tokens_per_second", "decode_tokens_per_second",
+    "peak_memory_bytes", "load_seconds", "fingerprint"};
 
 TEST(Inspect, DescribesTheDemoModel) {
   const Outcome outcome = run({"inspect", kDemo, "--json"});
@@ -204,7 +204,8 @@ TEST(Eval, HasTheDocumentedKeysAndAPlausiblePerplexity) {
   const Outcome outcome = run({"eval", kDemo, "--text", text, "--window", "128", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"mean_nll", "perplexity", "tokens", "window", "format", "device", "seconds"}));
+  EXPECT_EQ(keys(json),
+            (Keys{"mean_nll", "perplexity", "tokens", "window", "format", "device", "seconds", "fingerprint"}));
   EXPECT_EQ(json["window"], 128);
   EXPECT_EQ(json["device"], "cpu");
   EXPECT_GT(json["tokens"].get<int>(), 0);

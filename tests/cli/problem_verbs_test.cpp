@@ -11,10 +11,32 @@ TEST(Plan, HasTheDocumentedKeysAndAnArenaThatFits) {
   const Outcome outcome = run({"plan", "t1,16,300 k4 e16 h256 i96 nvfp4 bf16 silu", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"workspace_bytes", "weight_bytes", "steps", "segments", "bands", "declined", "notes"}));
+  EXPECT_EQ(keys(json), (Keys{"problem",
+                              "device",
+                              "refused",
+                              "workspace_bytes",
+                              "weight_bytes",
+                              "steps",
+                              "segments",
+                              "bands",
+                              "kernels",
+                              "unreachable",
+                              "declined",
+                              "expert_bytes",
+                              "layers",
+                              "expert_total_bytes",
+                              "memory_short_bytes",
+                              "model",
+                              "kv",
+                              "pool",
+                              "graph",
+                              "ranks",
+                              "reference",
+                              "notes"}));
   ASSERT_GT(json["segments"].size(), 0u);
   for (const Json& segment : json["segments"]) {
-    EXPECT_EQ(keys(segment), (Keys{"name", "offset", "bytes", "first_step", "last_step", "formula"}));
+    EXPECT_EQ(keys(segment),
+              (Keys{"name", "offset", "bytes", "kv_tokens", "first_step", "last_step", "formula", "numbers"}));
     EXPECT_EQ(segment["offset"].get<std::uint64_t>() % 256, 0u) << segment;
     EXPECT_LE(segment["offset"].get<std::uint64_t>() + segment["bytes"].get<std::uint64_t>(),
               json["workspace_bytes"].get<std::uint64_t>())
@@ -27,7 +49,7 @@ TEST(Plan, HasBandsWithoutAGap) {
   std::int64_t next = 1;
   ASSERT_GT(json["bands"].size(), 0u);
   for (const Json& band : json["bands"]) {
-    EXPECT_EQ(keys(band), (Keys{"min_tokens", "max_tokens", "kernels"}));
+    EXPECT_EQ(keys(band), (Keys{"min_tokens", "max_tokens", "token_tile", "column_tile", "kernels"}));
     EXPECT_EQ(band["min_tokens"], next);
     EXPECT_GT(band["kernels"].size(), 0u);
     next = band["max_tokens"].get<std::int64_t>() + 1;
@@ -61,7 +83,8 @@ TEST(Bench, HasTheDocumentedKeysAndRepeatsItsHash) {
   const Outcome outcome = run(arguments);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"kind", "rows", "probes", "problem", "device", "isa", "threads", "commit", "dirty"}));
+  EXPECT_EQ(keys(json), (Keys{"kind", "rows", "probes", "problem", "device", "isa", "threads", "commit", "dirty",
+                              "fingerprint"}));
   EXPECT_EQ(keys(json["probes"]), (Keys{"read_gb_per_s", "bf16_gflop_per_s", "f32_gflop_per_s"}));
   EXPECT_GT(json["probes"]["read_gb_per_s"].get<double>(), 0);
   EXPECT_GT(json["probes"]["bf16_gflop_per_s"].get<double>(), 0);

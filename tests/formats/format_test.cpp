@@ -30,6 +30,8 @@ TEST(Format, RefusalsNameTheValueAndWhatIsAllowed) {
   EXPECT_NE(format_refusal({WeightFormat::nvfp4, 16, true}).find("zero points"), std::string::npos);
   EXPECT_NE(format_refusal({WeightFormat::mxfp4, 32, true}).find("zero points"), std::string::npos);
   EXPECT_FALSE(format_refusal({static_cast<WeightFormat>(9), 16, false}).empty());
+  EXPECT_NE(format_refusal({WeightFormat::nvfp4, 16, false, 3}).find("4 bits, not 3"), std::string::npos);
+  EXPECT_NE(format_refusal(FormatSpec::exl3()).find("priced, not run"), std::string::npos);
   try {
     check_format(FormatSpec::int4(48));
     FAIL() << "nothing was thrown";

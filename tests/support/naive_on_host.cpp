@@ -94,6 +94,7 @@ Kernels kernels_of(const Caps& caps) {
     case WeightFormat::mxfp4:
       return kernels_of_format<k::Format::mxfp4>(caps);
     case WeightFormat::int4:
+    case WeightFormat::exl3:
       break;
   }
   return caps.format.zero_points ? kernels_of_format<k::Format::int4_zp>(caps)
