@@ -38,7 +38,7 @@ struct DotCall {
   int panel_count;                  // 1 .. kCallPanels
   std::int64_t steps;               // ceil(k / 16)
   std::int64_t group_steps;         // steps of a group; the last group may be short
-  const std::uint8_t* next;         // what will be read after this tile, to be prefetched; null: what follows it
+  const std::uint8_t* next;         // codes that will be read after this tile, to be prefetched; null: what follows it
   const std::uint8_t* const* rows;  // [tokens] activations in compute type, 16 * steps values, zero-padded
   int tokens;                       // 1 .. kTokenTile
   float* sums;                      // [tokens][kCallColumns], aligned to 64

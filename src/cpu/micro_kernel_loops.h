@@ -3,8 +3,8 @@
 //
 // Policy: kWidth (fp32 lanes of a register), kSlots (32-bit words of x per 8 positions: 8 fp32 or 4 bf16 pairs),
 //   kDirectTile, direct_panels(tokens), kBlockPanels, kBlockTokens, kRowSumsInMemory (registers hold the group's sums
-//   only), kPrefetchBytes; Floats, Words, SignedWords, Weight, Input; zero, load, store, broadcast, fma, dot, prefetch,
-//   prefetch_later (not into the first level), load_words, input, weight<Codes>, no_zero_points, zero_points, scale<Scales>, load_weight, store_weight,
+//   only); Floats, Words, SignedWords, Weight, Input; zero, load, store, broadcast, fma, dot, prefetch
+//   (into the second level: the first has too few misses in flight), load_words, input, weight<Codes>, no_zero_points, zero_points, scale<Scales>, load_weight, store_weight,
 //   store_activated.
 // Order of operations per (row, token), the same in both shapes, so their bits are equal:
 //   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x);
@@ -27,65 +27,48 @@ constexpr int scale_bytes() {
 }
 
 constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
 
-/// Where to prefetch while a tile is read: ahead in its own stream, then from the start of the next one.
-template <class Isa>
-struct Ahead {
-  const std::uint8_t* at;
-  const std::uint8_t* next;
-  std::int64_t groups_left;  // until `next` begins
-
-  /// `again`: an earlier pass has brought the tile into the second-level cache.
-  Ahead(const DotCall& call, std::int64_t header_bytes, bool again) {
-    const std::int64_t distance = again ? Isa::kPrefetchBytes / 4 : Isa::kPrefetchBytes;
-    const std::int64_t groups = (call.steps + call.group_steps - 1) / call.group_steps;
-    const std::int64_t last = distance / call.tile.record_bytes;
-    at = call.tile.codes - header_bytes + distance;
-    next = call.next;
-    groups_left = again || next == nullptr ? groups + 1 : last < groups ? groups - last + 1 : 1;
-  }
-  void begin_group(std::int64_t header_bytes) {
-    if (--groups_left == 0) at = next;
-    Isa::prefetch(at);
-    at += header_bytes;
-  }
-  /// The lines of half a step of all panels.
-  void half_step() {
-#pragma GCC unroll 4
-    for (int line = 0; line < kTileStepBytes / 2 / 64; ++line) Isa::prefetch(at + line * 64);
-    at += kTileStepBytes / 2;
-  }
+/// Whole groups of a tile that stay in the first-level cache while every pass over panels and tokens reads them.
+struct Slice {
+  std::int64_t first_step, steps;
+  const std::uint8_t* codes;  // of the call's first panel, as in TileSource
+  const std::uint8_t* scales;
+  const std::uint8_t* zeros;
+  std::int64_t ahead;  // from a byte of this slice to the byte to prefetch: the next slice, or the next tile
 };
 
 /// kPanels panels from `first_panel`, kTokens tokens from `first_token`, codes decoded in registers.
 template <class Isa, Codes kCodes, Scales kScales, int kPanels, int kTokens>
-void direct_tile(const DotCall& call, int first_panel, int first_token) {
+void direct_tile(const DotCall& call, const Slice& slice, int first_panel, int first_token) {
   constexpr int kVectors = kPanelRows / Isa::kWidth;
   constexpr int kHalfBytes = kStepBytes / 2;
   constexpr int kVectorBytes = Isa::kWidth * 4;
   typename Isa::Floats acc[kPanels][kTokens][kVectors];
   const std::uint8_t* rows[kTokens];
+  float* const sums = call.sums + first_token * kCallColumns + first_panel * kPanelRows;
 #pragma GCC unroll 8
-  for (int p = 0; p < kPanels; ++p)
+  for (int t = 0; t < kTokens; ++t) {
+    rows[t] = call.rows[first_token + t] + slice.first_step * (8 * Isa::kSlots);
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t)
+    for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) acc[p][t][v] = Isa::zero();
-#pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) rows[t] = call.rows[first_token + t];
-
-  const std::uint8_t* codes = call.tile.codes + first_panel * kStepBytes;
-  const std::uint8_t* scales = call.tile.scales + first_panel * kPanelRows * scale_bytes<kScales>();
+      for (int v = 0; v < kVectors; ++v)
+        acc[p][t][v] = slice.first_step == 0 ? Isa::zero()
+                                             : Isa::load(sums + t * kCallColumns + p * kPanelRows + v * Isa::kWidth);
+  }
+  const std::uint8_t* codes = slice.codes + first_panel * kStepBytes;
+  const std::uint8_t* scales = slice.scales + first_panel * kPanelRows * scale_bytes<kScales>();
   [[maybe_unused]] const std::uint8_t* zero_points = nullptr;
-  if constexpr (kCodes == Codes::int4_zeros) zero_points = call.tile.zeros + first_panel * kPanelRows;
+  if constexpr (kCodes == Codes::int4_zeros) zero_points = slice.zeros + first_panel * kPanelRows;
   const std::int64_t header_bytes = call.tile.record_bytes - call.group_steps * kTileStepBytes;
-  Ahead<Isa> ahead(call, header_bytes, first_panel + first_token > 0);
+  const std::int64_t ahead = first_token == 0 ? slice.ahead : 0;
   std::int64_t x_byte = 0;  // offset of a half step's activations
-  for (std::int64_t step = 0; step < call.steps; step += call.group_steps) {
-    const std::int64_t group_end = x_byte + 8 * Isa::kSlots * smaller(call.group_steps, call.steps - step);
+  for (std::int64_t step = 0; step < slice.steps; step += call.group_steps) {
+    const std::int64_t group_end = x_byte + 8 * Isa::kSlots * smaller(call.group_steps, slice.steps - step);
     typename Isa::Floats temp[kPanels][kTokens][kVectors];
     typename Isa::Words zeros[kPanels][kVectors];
-    ahead.begin_group(header_bytes);
+    Isa::prefetch(scales + ahead);
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 8
@@ -101,25 +84,29 @@ void direct_tile(const DotCall& call, int first_panel, int first_token) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half, x_byte += 4 * Isa::kSlots) {
         typename Isa::Words words[kPanels][kVectors];
-        ahead.half_step();
 #pragma GCC unroll 8
-        for (int p = 0; p < kPanels; ++p)
+        for (int p = 0; p < kPanels; ++p) {
+          const std::uint8_t* const line = codes + p * kStepBytes + half * kHalfBytes;
+          Isa::prefetch(line + ahead);
 #pragma GCC unroll 8
-          for (int v = 0; v < kVectors; ++v)
-            words[p][v] = Isa::load_words(codes + p * kStepBytes + half * kHalfBytes + v * kVectorBytes);
+          for (int v = 0; v < kVectors; ++v) words[p][v] = Isa::load_words(line + v * kVectorBytes);
+        }
 #pragma GCC unroll 8
         for (int slot = 0; slot < Isa::kSlots; ++slot) {
-          typename Isa::Input x[kTokens];
-#pragma GCC unroll 8
-          for (int t = 0; t < kTokens; ++t) x[t] = Isa::input(rows[t] + x_byte + 4 * slot);
+          typename Isa::Weight w[kPanels][kVectors];
 #pragma GCC unroll 8
           for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 8
-            for (int v = 0; v < kVectors; ++v) {
-              const typename Isa::Weight w = Isa::template weight<kCodes>(words[p][v], slot, zeros[p][v]);
+            for (int v = 0; v < kVectors; ++v)
+              w[p][v] = Isa::template weight<kCodes>(words[p][v], slot, zeros[p][v]);
 #pragma GCC unroll 8
-              for (int t = 0; t < kTokens; ++t) temp[p][t][v] = Isa::dot(temp[p][t][v], w, x[t]);
-            }
+          for (int t = 0; t < kTokens; ++t) {
+            const typename Isa::Input x = Isa::input(rows[t] + x_byte + 4 * slot);
+#pragma GCC unroll 8
+            for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+              for (int v = 0; v < kVectors; ++v) temp[p][t][v] = Isa::dot(temp[p][t][v], w[p][v], x);
+          }
         }
       }
       codes += kTileStepBytes;
@@ -143,52 +130,72 @@ void direct_tile(const DotCall& call, int first_panel, int first_token) {
     for (int t = 0; t < kTokens; ++t)
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
-        Isa::store(call.sums + (first_token + t) * kCallColumns + (first_panel + p) * kPanelRows + v * Isa::kWidth,
-                   acc[p][t][v]);
+        Isa::store(sums + t * kCallColumns + p * kPanelRows + v * Isa::kWidth, acc[p][t][v]);
 }
 
 template <class Isa, Codes kCodes, Scales kScales, int kTokens>
-void direct_tokens(const DotCall& call, int first_token) {
+void direct_tokens(const DotCall& call, const Slice& slice, int first_token) {
   constexpr int kPanels = Isa::direct_panels(kTokens);
   int panel = 0;
   for (; panel + kPanels <= call.panel_count; panel += kPanels)
-    direct_tile<Isa, kCodes, kScales, kPanels, kTokens>(call, panel, first_token);
+    direct_tile<Isa, kCodes, kScales, kPanels, kTokens>(call, slice, panel, first_token);
   if constexpr (kPanels > 2)
     for (; panel + 2 <= call.panel_count; panel += 2)
-      direct_tile<Isa, kCodes, kScales, 2, kTokens>(call, panel, first_token);
+      direct_tile<Isa, kCodes, kScales, 2, kTokens>(call, slice, panel, first_token);
   if constexpr (kPanels > 1)
-    for (; panel < call.panel_count; ++panel) direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, panel, first_token);
+    for (; panel < call.panel_count; ++panel)
+      direct_tile<Isa, kCodes, kScales, 1, kTokens>(call, slice, panel, first_token);
 }
 
 /// Tokens of the next of `blocks_left` passes over `tokens_left`: 7 in two passes are 4 and 3, not 6 and 1.
 constexpr int even_share(int tokens_left, int blocks_left) { return (tokens_left + blocks_left - 1) / blocks_left; }
 
-/// The direct shape: tokens in tiles of at most Isa::kDirectTile, each decoding the codes anew.
+/// The direct shape on one slice: tokens in tiles of at most Isa::kDirectTile, each decoding the codes anew.
 template <class Isa, Codes kCodes, Scales kScales>
-void direct(const DotCall& call) {
+void direct_slice(const DotCall& call, const Slice& slice) {
   constexpr int kTile = Isa::kDirectTile;
-  static_assert(kTile >= 2 && kTile <= 5);
+  static_assert(kTile >= 2 && kTile <= 6);
   int token = 0;
   for (int blocks = (call.tokens + kTile - 1) / kTile; blocks > 0; --blocks) {
     const int count = even_share(call.tokens - token, blocks);
     switch (count) {
       case 1:
-        direct_tokens<Isa, kCodes, kScales, 1>(call, token);
+        direct_tokens<Isa, kCodes, kScales, 1>(call, slice, token);
         break;
       case 2:
-        direct_tokens<Isa, kCodes, kScales, 2>(call, token);
+        direct_tokens<Isa, kCodes, kScales, 2>(call, slice, token);
         break;
       case 3:
-        if constexpr (kTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, token);
+        if constexpr (kTile >= 3) direct_tokens<Isa, kCodes, kScales, 3>(call, slice, token);
         break;
       case 4:
-        if constexpr (kTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, token);
+        if constexpr (kTile >= 4) direct_tokens<Isa, kCodes, kScales, 4>(call, slice, token);
+        break;
+      case 5:
+        if constexpr (kTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, slice, token);
         break;
       default:
-        if constexpr (kTile >= 5) direct_tokens<Isa, kCodes, kScales, 5>(call, token);
+        if constexpr (kTile >= 6) direct_tokens<Isa, kCodes, kScales, 6>(call, slice, token);
         break;
     }
     token += count;
+  }
+}
+
+/// The direct shape. A slice is read from memory by its first passes while they prefetch the next slice, so that memory
+/// is never idle, whatever the number of passes.
+template <class Isa, Codes kCodes, Scales kScales>
+void direct(const DotCall& call) {
+  const std::int64_t slice_groups = larger(kChunkSteps / call.group_steps, 1);
+  const std::int64_t slice_steps = slice_groups * call.group_steps;
+  Slice slice{0, 0, call.tile.codes, call.tile.scales, call.tile.zeros, slice_groups * call.tile.record_bytes};
+  for (; slice.first_step < call.steps; slice.first_step += slice_steps) {
+    slice.steps = smaller(slice_steps, call.steps - slice.first_step);
+    if (slice.first_step + slice_steps >= call.steps && call.next != nullptr) slice.ahead = call.next - slice.codes;
+    direct_slice<Isa, kCodes, kScales>(call, slice);
+    slice.codes += slice_groups * call.tile.record_bytes;
+    slice.scales += slice_groups * call.tile.scale_row_bytes;
+    if constexpr (kCodes == Codes::int4_zeros) slice.zeros += slice_groups * call.tile.record_bytes;
   }
 }
 
@@ -234,7 +241,7 @@ void unpack_panel(const DotCall& call, int panel, const Chunk& chunk, std::uint8
       if (panel == 0)
 #pragma GCC unroll 8
         for (int line = 0; line < kTileStepBytes / 64; ++line)
-          Isa::prefetch_later(codes + chunk.tile_bytes + line * 64);
+          Isa::prefetch(codes + chunk.tile_bytes + line * 64);
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half, values += Isa::kSlots * kPanelRows * 4)
 #pragma GCC unroll 8

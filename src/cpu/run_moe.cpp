@@ -206,7 +206,7 @@ void down(const Run& run, std::int64_t first_panel, int panel_count, float* sums
       dot.tile = expert.down.tile(first_panel / kCallPanels, static_cast<int>(first_panel % kCallPanels));
       dot.panel_count = panel_count;
       if (a + 1 < run.routed.active_experts)
-        dot.next = run.weights.expert(run.table.active[a + 1]).down.tile_data(first_panel / kCallPanels);
+        dot.next = run.weights.expert(run.table.active[a + 1]).down.tile(first_panel / kCallPanels).codes;
       run.multiply(expert.format, dot);
       const float* const bias = expert.down.bias ? expert.down.bias + first_panel * kPanelRows : nullptr;
       run.kernels.accumulate(
