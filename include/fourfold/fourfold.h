@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fourfold/backend.h"
+#include "fourfold/benchmark.h"
 #include "fourfold/error.h"
 #include "fourfold/gpu.h"
 #include "fourfold/kernels.h"

@@ -18,7 +18,7 @@ namespace fourfold {
 /// plan's device. The inputs are never written.
 struct MoeTensors {
   const ExpertWeights* weights = nullptr;
-  ConstTensorView x;             ///< in  [T, H], caps.activation_dtype
+  ConstTensorView x;             ///< in  [T, H], caps.activation_dtype; on a GPU its base is aligned to 16 bytes
   ConstTensorView topk_ids;      ///< in  [T, k], i32 or i64; -1 adds zero; outside [-1, id_count) adds zero, counted
   ConstTensorView topk_weights;  ///< in  [T, k], f32
   TensorView out;                ///< out [T, H], caps.activation_dtype; every row is written; must not overlap inputs

@@ -78,6 +78,7 @@ struct Device {
   int multiprocessors = 0;
   std::int64_t shared_memory_bytes = 0;  ///< per block, opt-in limit
   std::int64_t memory_bytes = 0;
+  bool naive_kernels = false;            ///< plan the kernels' plain twins: slow, obviously right, for comparison
 };
 
 /// Known devices by name ("cpu" is this process's default CPU description with portable ISA; "h200", ...).

@@ -2,21 +2,18 @@
 // library's (CUDA C++ Programming Guide, "Mathematical functions": at most 2 units in the last place), NaN in, NaN out.
 #pragma once
 
-#include "params/moe_params.h"
+#include "params/activation.h"
 
 namespace fourfold::kernels {
-
-/// The macro ACTIVATION.
-enum class Activation { silu, swiglu_oai, situ, gelu_tanh, relu2 };
 
 __device__ inline float at_most(float value, float limit) { return value > limit ? limit : value; }   // NaN stays
 __device__ inline float at_least(float value, float limit) { return value < limit ? limit : value; }  // NaN stays
 
 __device__ inline float sigmoid(float x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-x))); }
 
-/// act(g, u), not rounded. Products are taken from left to right.
-template <Activation kActivation>
-__device__ inline float activate(const GateUpParams& p, float g, float u) {
+/// act(g, u), not rounded. Products are taken from left to right. Params has has_limit, limit, alpha and beta.
+template <Activation kActivation, class Params>
+__device__ inline float activate(const Params& p, float g, float u) {
   switch (kActivation) {
     case Activation::silu:
       if (p.has_limit) {
@@ -42,6 +39,24 @@ __device__ inline float activate(const GateUpParams& p, float g, float u) {
   }
   const float positive = at_least(u, 0.0f);
   return __fmul_rn(positive, positive);
+}
+
+/// The same with the activation that p.activation names.
+template <class Params>
+__device__ inline float activate_as(const Params& p, float g, float u) {
+  switch (static_cast<Activation>(p.activation)) {
+    case Activation::silu:
+      return activate<Activation::silu>(p, g, u);
+    case Activation::swiglu_oai:
+      return activate<Activation::swiglu_oai>(p, g, u);
+    case Activation::situ:
+      return activate<Activation::situ>(p, g, u);
+    case Activation::gelu_tanh:
+      return activate<Activation::gelu_tanh>(p, g, u);
+    case Activation::relu2:
+      break;
+  }
+  return activate<Activation::relu2>(p, g, u);
 }
 
 }  // namespace fourfold::kernels

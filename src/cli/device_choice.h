@@ -13,7 +13,7 @@ namespace fourfold::cli {
 
 /// The help text of a --device option: of verbs that compute anywhere, and of those that need the CPU.
 inline constexpr const char* kRunDeviceHelp = "where to compute: cpu, or a GPU of this machine: cuda:0";
-inline constexpr const char* kCpuDeviceHelp = "where to compute: cpu; a GPU runs no whole models and no benchmark yet";
+inline constexpr const char* kCpuDeviceHelp = "where to compute: cpu; a GPU runs no whole models yet";
 
 /// The number of "cuda:N", 0 for "cuda", empty for a name that is no GPU of this machine. Throws usage for "cuda:x".
 std::optional<int> cuda_ordinal(const std::string& device);

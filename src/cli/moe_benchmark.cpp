@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 
+#include "fourfold/benchmark.h"
 #include "fourfold/error.h"
 #include "fourfold/moe.h"
 #include "fourfold/verify.h"
@@ -31,17 +32,6 @@ constexpr int kMaxTimedCalls = 200;
 // All layers together: far larger than any cache, so that no call finds its experts there.
 constexpr std::uint64_t kMinWeightBytes = 256ull << 20;
 constexpr std::uint64_t kCacheMultiple = 4;
-
-// Bytes of one expert as the format stores it: codes, scales and zero points, no padding, no biases.
-double expert_bytes(const Caps& caps) {
-  const auto matrix = [&](std::int64_t rows, std::int64_t k) {
-    const double groups = static_cast<double>(groups_per_row(caps.format, k));
-    const double scale_bytes = caps.format.format == WeightFormat::int4 ? 2 : 1;
-    const double zero_bytes = caps.format.zero_points ? 0.5 : 0;
-    return static_cast<double>(rows) * (static_cast<double>(k) / 2 + groups * (scale_bytes + zero_bytes));
-  };
-  return matrix(caps.gate_up_rows(), caps.hidden) + matrix(caps.hidden, caps.intermediate);
-}
 
 // The inputs of one token count, and what a call with them touches.
 class Call {
@@ -112,7 +102,7 @@ class Call {
   double bytes_touched() const {
     std::vector<bool> touched(static_cast<std::size_t>(caps_.experts), false);
     for_live_routes([&](std::int32_t expert) { touched[expert] = true; });
-    return static_cast<double>(std::count(touched.begin(), touched.end(), true)) * expert_bytes(caps_);
+    return static_cast<double>(std::count(touched.begin(), touched.end(), true)) * expert_weight_bytes(caps_);
   }
   double flop() const {
     double routes = 0;

@@ -21,20 +21,24 @@ enum class PanelFormat : std::uint8_t {
 };
 inline constexpr int kPanelFormats = 8;
 
-/// One panel: 16 output rows over the whole reduction axis (layout: src/plan/cpu_weight_layout.h).
-struct PanelSource {
-  const std::uint8_t* codes;   // [steps][128]
-  const std::uint8_t* scales;  // [groups][16] of 1, 2 or 4 bytes
-  const std::uint8_t* zeros;   // [groups][16] or null
+/// Panels of one tile from the one that is to be multiplied first (layout: src/plan/cpu_weight_layout.h). Panels lie
+/// side by side: 16 scales, 16 zero points and kStepBytes of codes apart.
+struct TileSource {
+  const std::uint8_t* codes;     // of the first group
+  const std::uint8_t* scales;    // of the first group, of 1, 2 or 4 bytes
+  const std::uint8_t* zeros;     // of the first group, or null
+  std::int64_t record_bytes;     // from a group's codes or zero points to the next group's
+  std::int64_t scale_row_bytes;  // from a group's scales to the next group's
 };
 
 /// sums[t][16 p + n] = sum over groups of scale * (sum over the group of code value * x), both sums in k order,
 /// for every token t, panel p, row n. Bits depend on the row's weights and the token's x alone.
 struct DotCall {
-  PanelSource panels[kCallPanels];
+  TileSource tile;
   int panel_count;                  // 1 .. kCallPanels
   std::int64_t steps;               // ceil(k / 16)
   std::int64_t group_steps;         // steps of a group; the last group may be short
+  const std::uint8_t* next;         // codes that will be read after this tile, to be prefetched; null: what follows it
   const std::uint8_t* const* rows;  // [tokens] activations in compute type, 16 * steps values, zero-padded
   int tokens;                       // 1 .. kTokenTile
   float* sums;                      // [tokens][kCallColumns], aligned to 64

@@ -15,7 +15,6 @@ struct Avx2 {
   static constexpr int kBlockPanels = 1;
   static constexpr int kBlockTokens = 6;  // 12 sums of the group, two weights, one x: 15 of 16 registers
   static constexpr bool kRowSumsInMemory = true;
-  static constexpr int kPrefetchBytes = 1024;
   /// 16 registers: few tokens take several panels, so that enough sums are in flight to hide the FMA's latency.
   static constexpr int direct_panels(int tokens) { return tokens == 1 ? 2 : 1; }
   typedef float Floats __attribute__((vector_size(32)));
@@ -30,7 +29,7 @@ struct Avx2 {
   static void store(float* p, Floats value) { _mm256_storeu_ps(p, (__m256)value); }
   static Floats fma(Floats a, Floats b, Floats c) { return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
   static Floats dot(Floats sum, Weight w, Input x) { return fma(w, x, sum); }
-  static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+  static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
   static Words load_words(const std::uint8_t* p) {
     return (Words)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }

@@ -12,13 +12,12 @@ namespace {
 
 struct Avx512Common {
   static constexpr int kWidth = 16;
-  static constexpr int kDirectTile = 5;  // 6 would spill
+  static constexpr int kDirectTile = 6;
   static constexpr int kBlockPanels = 2;
   static constexpr int kBlockTokens = 6;  // 2 x 6 sums of the group, 2 x 6 of the row, weights and x: 32 registers
   static constexpr bool kRowSumsInMemory = false;
-  static constexpr int kPrefetchBytes = 2048;
   /// One token takes four panels, so that enough sums are in flight to hide the dot product's latency.
-  static constexpr int direct_panels(int tokens) { return tokens == 1 ? 4 : 2; }
+  static constexpr int direct_panels(int tokens) { return tokens <= 2 ? 4 : 2; }
   typedef float Floats __attribute__((vector_size(64)));
   typedef std::uint32_t Words __attribute__((vector_size(64)));
   typedef std::int32_t SignedWords __attribute__((vector_size(64)));
@@ -28,7 +27,7 @@ struct Avx512Common {
   static Floats load(const float* p) { return (Floats)_mm512_loadu_ps(p); }
   static void store(float* p, Floats value) { _mm512_storeu_ps(p, (__m512)value); }
   static Floats fma(Floats a, Floats b, Floats c) { return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-  static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+  static void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
   static Words load_words(const std::uint8_t* p) { return (Words)_mm512_loadu_si512(p); }
   static Words load_bytes(const std::uint8_t* p) {
     return (Words)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -13,7 +13,6 @@ struct Portable {
   static constexpr int kBlockPanels = 1;
   static constexpr int kBlockTokens = 2;
   static constexpr bool kRowSumsInMemory = true;
-  static constexpr int kPrefetchBytes = 1024;
   static constexpr int direct_panels(int) { return 1; }
   typedef float Floats __attribute__((vector_size(16)));
   typedef std::uint32_t Words __attribute__((vector_size(16)));
@@ -31,7 +30,7 @@ struct Portable {
   static void store(float* p, Floats value) { __builtin_memcpy(p, &value, sizeof value); }
   static Floats fma(Floats a, Floats b, Floats c) { return a * b + c; }
   static Floats dot(Floats sum, Weight w, Input x) { return sum + w * x; }
-  static void prefetch(const std::uint8_t* p) { __builtin_prefetch(p); }
+  static void prefetch(const std::uint8_t* p) { __builtin_prefetch(p, 0, 2); }
   static Words load_words(const std::uint8_t* p) {
     Words value;
     __builtin_memcpy(&value, p, sizeof value);

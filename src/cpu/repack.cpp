@@ -1,5 +1,5 @@
-// Packs experts for the CPU: nibbles into the order of a bf16 dot product's operand, scales and zero points into
-// planes of 16 rows, biases to fp32.
+// Packs experts for the CPU: nibbles into the order of a bf16 dot product's operand, each group's scales and zero
+// points before its codes, biases to fp32.
 #include "cpu/repack.h"
 
 #include <sys/mman.h>
@@ -70,72 +70,102 @@ PanelFormat panel_format(const FormatSpec& spec, ScaleKind kind) {
   return static_cast<PanelFormat>(base + (kind == ScaleKind::bf16 ? 0 : kind == ScaleKind::f16 ? 1 : 2));
 }
 
-/// Writable sections of one matrix.
-struct Sections {
-  std::uint8_t* codes;
-  std::uint8_t* scales;
-  std::uint8_t* zeros;
-  float* bias;
-};
+ScaleKind scale_kind(PanelFormat format) {
+  switch (format) {
+    case PanelFormat::nvfp4:
+    case PanelFormat::mxfp4:
+      return ScaleKind::byte;
+    case PanelFormat::int4_bf16:
+    case PanelFormat::int4_zeros_bf16:
+      return ScaleKind::bf16;
+    case PanelFormat::int4_f16:
+    case PanelFormat::int4_zeros_f16:
+      return ScaleKind::f16;
+    case PanelFormat::int4_f32:
+    case PanelFormat::int4_zeros_f32:
+      break;
+  }
+  return ScaleKind::f32;
+}
 
-struct PanelPacker {
-  const MatrixSource& source;
-  const CpuMatrixLayout& layout;
+/// Packs the tiles of one matrix, or of gate and up together.
+struct TilePacker {
+  const MatrixSource* const* parts;  // [layout.parts]
   const FormatSpec& spec;
   ScaleKind kind;
-  std::int64_t scale_bytes;
+  PackedMatrix& out;
 
-  std::uint8_t zero_point(std::int64_t row, std::int64_t group) const {
+  /// One of a tile's rows and where it comes from.
+  struct Row {
+    const MatrixSource& source;
+    std::int64_t index;  // beyond the source's rows: padding
+    std::int64_t lane;   // 0 .. 63 in the tile
+    bool padding;
+  };
+
+  Row row_at(std::int64_t tile, std::int64_t lane) const {
+    const std::int64_t part_rows = out.layout.part_panels() * kPanelRows;
+    const std::int64_t index = tile * part_rows + lane % part_rows;
+    return {*parts[lane / part_rows], index, lane, index >= out.layout.rows};
+  }
+
+  std::uint8_t zero_point(const Row& row, std::int64_t group) const {
     if (spec.format != WeightFormat::int4) return 0;  // code 0 is +0
     if (!spec.zero_points) return 8;
-    return row < layout.rows ? source.zeros[row * source.zeros_row_bytes + group] : 0;
+    return row.padding ? 0 : row.source.zeros[row.index * row.source.zeros_row_bytes + group];
   }
 
-  void pack_codes(std::uint8_t* out, std::int64_t panel, std::int64_t lane) const {
-    const std::int64_t row = panel * kPanelRows + lane;
-    const std::int64_t halves = layout.steps * 2;
-    for (std::int64_t half = 0; half < halves; ++half) {
+  void pack_codes(std::uint8_t* record, const Row& row) const {
+    const CpuMatrixLayout& layout = out.layout;
+    for (std::int64_t half = 0; half < layout.steps * 2; ++half) {
+      const std::int64_t step = half / 2, group = step / layout.group_steps;
       std::uint32_t word;
-      if (row < layout.rows && half * 8 < layout.k) {
-        std::memcpy(&word, source.codes + row * source.codes_row_bytes + half * 4, sizeof word);
+      if (!row.padding && half * 8 < layout.k) {
+        std::memcpy(&word, row.source.codes + row.index * row.source.codes_row_bytes + half * 4, sizeof word);
         word = interleave(word);
       } else {
-        word = zero_point(row, half / 2 / layout.group_steps) * 0x11111111u;  // a code of value 0, eight times
+        word = zero_point(row, group) * 0x11111111u;  // a code of value 0, eight times
       }
-      std::memcpy(out + half * (kStepBytes / 2) + lane * 4, &word, sizeof word);
+      std::uint8_t* const codes = record + (group + 1) * layout.header_bytes + step * kTileStepBytes;
+      std::memcpy(codes + row.lane / kPanelRows * kStepBytes + half % 2 * (kStepBytes / 2) + row.lane % kPanelRows * 4,
+                  &word, sizeof word);
     }
   }
 
-  void pack_scale(std::uint8_t* out, std::int64_t row, std::int64_t group) const {
-    const bool padding = row >= layout.rows;
+  void pack_scale(std::uint8_t* to, const Row& row, std::int64_t group) const {
     if (kind == ScaleKind::byte) {
       const std::uint8_t none = spec.format == WeightFormat::mxfp4 ? 127 : 0;
-      *out = padding ? none : std::to_integer<std::uint8_t>(row_of(source.scales, row, source.scales_row_bytes)[group]);
+      const std::byte* const scales = row_of(row.source.scales, row.index, row.source.scales_row_bytes);
+      *to = row.padding ? none : std::to_integer<std::uint8_t>(scales[group]);
       return;
     }
-    const float value = padding ? 0.0f : scale_of(source, row, group);
+    const float value = row.padding ? 0.0f : scale_of(row.source, row.index, group);
     if (kind == ScaleKind::f32) {
-      std::memcpy(out, &value, sizeof value);
+      std::memcpy(to, &value, sizeof value);
     } else {
       const std::uint16_t bits = kind == ScaleKind::bf16 ? float_to_bf16(value) : float_to_f16(value);
-      std::memcpy(out, &bits, sizeof bits);
+      std::memcpy(to, &bits, sizeof bits);
     }
   }
 
-  void pack(const Sections& out, std::int64_t panel) const {
-    std::uint8_t* const codes = out.codes + panel * layout.steps * kStepBytes;
-    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-      const std::int64_t row = panel * kPanelRows + lane;
-      pack_codes(codes, panel, lane);
+  void pack(std::int64_t tile) const {
+    const CpuMatrixLayout& layout = out.layout;
+    // Every part of the matrix is writable while it is packed.
+    auto* const record = const_cast<std::uint8_t*>(out.data) + tile * layout.tile_bytes;
+    auto* const scales = const_cast<std::uint8_t*>(out.scales) + tile * out.scale_tile_bytes;
+    auto* const bias = const_cast<float*>(out.bias);
+    for (std::int64_t lane = 0; lane < kCallColumns; ++lane) {
+      const Row row = row_at(tile, lane);
+      pack_codes(record, row);
       for (std::int64_t group = 0; group < layout.groups; ++group) {
-        const std::int64_t entry = (panel * layout.groups + group) * kPanelRows + lane;
-        pack_scale(out.scales + entry * scale_bytes, row, group);
-        if (out.zeros) out.zeros[entry] = zero_point(row, group);
+        pack_scale(scales + group * out.scale_row_bytes + lane * out.scale_bytes, row, group);
+        if (out.zeros_offset >= 0) record[group * layout.record_bytes + out.zeros_offset + lane] = zero_point(row, group);
       }
-      if (out.bias)
-        out.bias[row] = row < layout.rows
-                            ? load_float(row_of(source.bias, row, source.bias_stride_bytes), source.bias_dtype)
-                            : 0.0f;
+      if (bias)
+        bias[tile * kCallColumns + lane] =
+            row.padding ? 0.0f
+                        : load_float(row_of(row.source.bias, row.index, row.source.bias_stride_bytes),
+                                     row.source.bias_dtype);
     }
   }
 };
@@ -167,39 +197,49 @@ PackedCpuExperts::PackedCpuExperts(const Caps& caps, ExpertSource& source, int t
 void PackedCpuExperts::pack(std::int64_t index, const ExpertMatrices& matrices, int threads) {
   const FormatSpec& spec = caps().format;
   PackedExpert& expert = experts_[static_cast<std::size_t>(index)];
-  const MatrixSource* const sources[] = {&matrices.up, &matrices.down, &matrices.gate};
-  const CpuMatrixLayout* const layouts[] = {&layout_.up, &layout_.down, &layout_.gate};
-  PackedMatrix* const packed[] = {&expert.up, &expert.down, &expert.gate};
-  const std::size_t count = layout_.gated ? 3 : 2;
+  const bool gated = caps().activation.gated();
+  const MatrixSource* const sources[] = {&matrices.down, &matrices.up, &matrices.gate};
+  const CpuMatrixLayout* const layouts[] = {&layout_.down, &layout_.gate_up, &layout_.gate_up};
+  const char* const names[] = {"down", "up", "gate"};
+  const std::size_t count = gated ? 3 : 2;
   for (std::size_t m = 0; m < count; ++m)
     check(sources[m]->codes && sources[m]->scales && (!spec.zero_points || sources[m]->zeros) &&
               (layouts[m]->bias < 0 || sources[m]->bias),
           ErrorCode::bad_input, "expert {}: {} lacks codes, scales, zero points or bias; the plan's caps ask for them",
-          index,
-          m == 0   ? "up"
-          : m == 1 ? "down"
-                   : "gate");
+          index, names[m]);
   const ScaleKind kind =
       spec.format == WeightFormat::int4 ? narrowest({sources, count}, {layouts, count}) : ScaleKind::byte;
   expert.format = panel_format(spec, kind);
+  const MatrixSource* const first[] = {gated ? &matrices.gate : &matrices.up, &matrices.up};
+  pack_matrix(index, layout_.gate_up, first, expert.format, expert.gate_up, threads);
+  const MatrixSource* const second[] = {&matrices.down};
+  pack_matrix(index, layout_.down, second, expert.format, expert.down, threads);
+}
+
+void PackedCpuExperts::pack_matrix(std::int64_t index, const CpuMatrixLayout& layout, const MatrixSource* const* parts,
+                                   PanelFormat format, PackedMatrix& out, int threads) {
+  const ScaleKind kind = scale_kind(format);
   std::uint8_t* const base = block_.get() + index * layout_.expert_bytes;
-  for (std::size_t m = 0; m < count; ++m) {
-    const CpuMatrixLayout& layout = *layouts[m];
-    Sections out{base + layout.codes, base + layout.scales, layout.zeros < 0 ? nullptr : base + layout.zeros,
-                 layout.bias < 0 ? nullptr : reinterpret_cast<float*>(base + layout.bias)};
-    std::int64_t scale_bytes = layout_.scale_bytes;
-    if (kind == ScaleKind::f32) {
-      scale_bytes = 4;
-      const std::int64_t wide = layout.panels * layout.groups * kPanelRows * scale_bytes;
-      wide_scales_.push_back(allocate(wide));
-      out.scales = wide_scales_.back().get();
-    }
-    const PanelPacker packer{*sources[m], layout, spec, kind, scale_bytes};
-#pragma omp parallel for schedule(static) num_threads(threads) if (layout.panels * layout.steps > 512)
-    for (std::int64_t panel = 0; panel < layout.panels; ++panel) packer.pack(out, panel);
-    *packed[m] = {out.codes,   out.scales,    out.zeros,    out.bias,      sources[m]->global_scale,
-                  scale_bytes, layout.panels, layout.steps, layout.groups, layout.group_steps};
+  out.layout = layout;
+  out.data = base + layout.data;
+  out.bias = layout.bias < 0 ? nullptr : reinterpret_cast<float*>(base + layout.bias);
+  for (int part = 0; part < layout.parts; ++part) out.globals[part] = parts[part]->global_scale;
+  out.scale_bytes = layout_.scale_bytes;
+  out.scales = out.data;
+  out.scale_row_bytes = layout.record_bytes;
+  out.scale_tile_bytes = layout.tile_bytes;
+  out.zeros_offset = caps().format.zero_points ? kCallColumns * layout_.scale_bytes : -1;
+  if (kind == ScaleKind::f32) {
+    out.scale_bytes = 4;
+    out.scale_row_bytes = kCallColumns * out.scale_bytes;
+    out.scale_tile_bytes = layout.groups * out.scale_row_bytes;
+    wide_scales_.push_back(allocate(layout.tiles * out.scale_tile_bytes));
+    out.scales = wide_scales_.back().get();
+    std::memset(base + layout.data, 0, static_cast<std::size_t>(layout.tiles * layout.tile_bytes));  // unused scales
   }
+  const TilePacker packer{parts, caps().format, kind, out};
+#pragma omp parallel for schedule(static) num_threads(threads) if (layout.tiles * layout.steps > 128)
+  for (std::int64_t tile = 0; tile < layout.tiles; ++tile) packer.pack(tile);
 }
 
 }  // namespace fourfold::cpu

@@ -11,26 +11,33 @@
 
 namespace fourfold::cpu {
 
-/// One packed matrix: where its parts lie. Pointers are null for parts that do not exist.
+/// One packed matrix, or gate and up together: where its parts lie.
 struct PackedMatrix {
-  const std::uint8_t* codes = nullptr;   // [panels][steps][128]
-  const std::uint8_t* scales = nullptr;  // [panels][groups][16] of scale_bytes
-  const std::uint8_t* zeros = nullptr;   // [panels][groups][16]
-  const float* bias = nullptr;           // [panels * 16]
-  float global = 1.0f;
+  const std::uint8_t* data = nullptr;    // [tiles][tile_bytes]
+  const std::uint8_t* scales = nullptr;  // those of the first record, or [tiles][groups][64] fp32 apart from it
+  const float* bias = nullptr;           // [tiles][64] or null
+  float globals[2] = {1.0f, 1.0f};       // of each part
   std::int64_t scale_bytes = 1;
-  std::int64_t panels = 0, steps = 0, groups = 0, group_steps = 0;
+  std::int64_t scale_row_bytes = 0;   // from one group's scales to the next group's
+  std::int64_t scale_tile_bytes = 0;  // from one tile's scales to the next tile's
+  std::int64_t zeros_offset = -1;     // of the zero points in a record, -1 without
+  CpuMatrixLayout layout;
 
-  PanelSource panel(std::int64_t index) const noexcept {
-    return {codes + index * steps * kStepBytes, scales + index * groups * kPanelRows * scale_bytes,
-            zeros ? zeros + index * groups * kPanelRows : nullptr};
+  const std::uint8_t* tile_data(std::int64_t index) const noexcept { return data + index * layout.tile_bytes; }
+  /// The tile from its panel `panel` (0 .. kCallPanels - 1) on.
+  TileSource tile(std::int64_t index, int panel = 0) const noexcept {
+    const std::uint8_t* const record = tile_data(index);
+    return {record + layout.header_bytes + panel * kStepBytes,
+            scales + index * scale_tile_bytes + panel * kPanelRows * scale_bytes,
+            zeros_offset < 0 ? nullptr : record + zeros_offset + panel * kPanelRows, layout.record_bytes,
+            scale_row_bytes};
   }
 };
 
 /// One packed expert. `format` names the kernels that read it.
 struct PackedExpert {
   PanelFormat format = PanelFormat::nvfp4;
-  PackedMatrix gate, up, down;  // gate has no panels when not gated
+  PackedMatrix gate_up, down;
 };
 
 class PackedCpuExperts final : public PackedExperts {
@@ -49,6 +56,9 @@ class PackedCpuExperts final : public PackedExperts {
   Block allocate(std::int64_t bytes);  // counts into bytes_
 
   void pack(std::int64_t index, const ExpertMatrices& matrices, int threads);
+  /// `parts` has one source for each part of the layout.
+  void pack_matrix(std::int64_t index, const CpuMatrixLayout& layout, const MatrixSource* const* parts,
+                   PanelFormat format, PackedMatrix& out, int threads);
 
   CpuWeightLayout layout_;
   std::uint64_t bytes_ = 0;

@@ -57,6 +57,7 @@ struct Run {
   std::int64_t x_row_bytes;
   std::int64_t activated_row_bytes;
   std::int64_t column_tile;
+  std::int64_t gate_up_tiles;
   int direct_tokens;
   RouteTable table;
   RouteResult routed;
@@ -74,6 +75,7 @@ struct Run {
         x_row_bytes(round_up(caps.hidden, kStepColumns) * value_bytes),
         activated_row_bytes(round_up(caps.intermediate, kStepColumns) * value_bytes),
         column_tile(bound.band->column_tile),
+        gate_up_tiles(ceil_div(caps.intermediate, kPanelRows * (caps.activation.gated() ? kCallPanels / 2 : kCallPanels))),
         direct_tokens(cpu_direct_tokens(plan.device)) {
     table.offsets = segment<std::int64_t>(plan.cpu.expert_offsets);
     table.active = segment<std::int32_t>(plan.cpu.active_experts);
@@ -94,8 +96,8 @@ struct Run {
 
   DotCall dot_call(const PackedMatrix& matrix, const Scratch& scratch, int tokens) const {
     DotCall call{};
-    call.steps = matrix.steps;
-    call.group_steps = matrix.group_steps;
+    call.steps = matrix.layout.steps;
+    call.group_steps = matrix.layout.group_steps;
     call.rows = scratch.rows;
     call.tokens = tokens;
     call.sums = scratch.sums;
@@ -137,59 +139,51 @@ void gather(const Run& run, int thread, int threads) {
                run.segment<std::uint8_t>(run.plan.cpu.x_rows) + token * run.x_row_bytes);
 }
 
-/// Columns of the first projection that one kernel call computes: gate and up share its panels.
-int gate_up_panels(const Run& run) { return run.caps.activation.gated() ? kCallPanels / 2 : kCallPanels; }
-
-/// Panels of the first projection that one kernel call computes.
-struct PanelRange {
-  std::int64_t first = 0;
-  int count = 0;
-};
-
-/// gate_up of `tokens` routes from `first_route`, these panels, and the activation.
-void gate_up_tile(const Run& run, const PackedExpert& expert, std::int64_t first_route, int tokens, PanelRange panels,
+/// gate_up of `tokens` routes from `first_route` for one tile of panels, and the activation.
+void gate_up_tile(const Run& run, const PackedExpert& expert, std::int64_t first_route, int tokens, std::int64_t tile,
                   const Scratch& scratch) {
-  const auto [first_panel, panel_count] = panels;
-  const bool gated = run.caps.activation.gated();
+  const PackedMatrix& matrix = expert.gate_up;
+  const bool gated = matrix.layout.parts == 2;
+  const std::int64_t part_columns = matrix.layout.part_panels() * kPanelRows, first_column = tile * part_columns;
   for (int t = 0; t < tokens; ++t) {
     const std::int64_t source = run.table.routes[first_route + t];
     scratch.rows[t] = run.x + source / run.caps.top_k * run.x_row_bytes;
     scratch.factors[t] = run.bound.topk_weights[source];
     scratch.out_rows[t] =
-        run.activated + (first_route + t) * run.activated_row_bytes + first_panel * kPanelRows * run.value_bytes;
+        run.activated + (first_route + t) * run.activated_row_bytes + first_column * run.value_bytes;
   }
-  DotCall dot = run.dot_call(expert.up, scratch, tokens);
-  for (int p = 0; gated && p < panel_count; ++p) dot.panels[dot.panel_count++] = expert.gate.panel(first_panel + p);
-  for (int p = 0; p < panel_count; ++p) dot.panels[dot.panel_count++] = expert.up.panel(first_panel + p);
+  DotCall dot = run.dot_call(matrix, scratch, tokens);
+  dot.tile = matrix.tile(tile);
+  dot.panel_count = kCallPanels;
   run.multiply(expert.format, dot);
 
   ActivateCall call{};
   describe_activation(run.caps.activation, run.caps.activation_dtype, call);
+  const float* const bias = matrix.bias ? matrix.bias + tile * kCallColumns : nullptr;
+  const std::int64_t up = gated ? part_columns : 0;
   call.gate_sums = gated ? scratch.sums : nullptr;
-  call.up_sums = scratch.sums + (gated ? panel_count * kPanelRows : 0);
+  call.up_sums = scratch.sums + up;
   call.tokens = tokens;
-  call.panel_count = panel_count;
-  call.columns = static_cast<int>(
-      std::min<std::int64_t>(panel_count * kPanelRows, run.caps.intermediate - first_panel * kPanelRows));
-  call.gate_global = expert.gate.global;
-  call.up_global = expert.up.global;
-  call.gate_bias = expert.gate.bias ? expert.gate.bias + first_panel * kPanelRows : nullptr;
-  call.up_bias = expert.up.bias ? expert.up.bias + first_panel * kPanelRows : nullptr;
+  call.columns = static_cast<int>(std::min(part_columns, run.caps.intermediate - first_column));
+  call.panel_count = static_cast<int>(ceil_div(call.columns, kPanelRows));
+  call.gate_global = matrix.globals[0];
+  call.up_global = matrix.globals[gated ? 1 : 0];
+  call.gate_bias = gated ? bias : nullptr;
+  call.up_bias = bias ? bias + up : nullptr;
   call.input_factors = run.caps.router_weight_on_input ? scratch.factors : nullptr;
   call.out_rows = scratch.out_rows;
   run.kernels.activate(call);
 }
 
-/// Step 3, work item: a range of panels of one expert, for all of the expert's tokens.
-void gate_up(const Run& run, std::int64_t expert_index, std::int64_t first_panel, std::int64_t last_panel,
+/// Step 3, work item: a range of tiles of one expert, for all of the expert's tokens.
+void gate_up(const Run& run, std::int64_t expert_index, std::int64_t first_tile, std::int64_t last_tile,
              const Scratch& scratch) {
   const PackedExpert& expert = run.weights.expert(expert_index);
   const std::int64_t first_route = run.table.offsets[expert_index], last_route = run.table.offsets[expert_index + 1];
-  const int width = gate_up_panels(run);
-  for (std::int64_t panel = first_panel; panel < last_panel; panel += width)
-    for (std::int64_t tile = first_route; tile < last_route; tile += kTokenTile)
-      gate_up_tile(run, expert, tile, static_cast<int>(std::min<std::int64_t>(kTokenTile, last_route - tile)),
-                   {panel, static_cast<int>(std::min<std::int64_t>(width, last_panel - panel))}, scratch);
+  for (std::int64_t tile = first_tile; tile < last_tile; ++tile)
+    for (std::int64_t route = first_route; route < last_route; route += kTokenTile)
+      gate_up_tile(run, expert, route, static_cast<int>(std::min<std::int64_t>(kTokenTile, last_route - route)), tile,
+                   scratch);
 }
 
 /// Step 4, work item: panels of output columns, for all experts in ascending order, into an fp32 tile
@@ -209,10 +203,14 @@ void down(const Run& run, std::int64_t first_panel, int panel_count, float* sums
         targets[t] = sums_tile + source / run.caps.top_k * run.column_tile;
       }
       DotCall dot = run.dot_call(expert.down, scratch, tokens);
-      for (int p = 0; p < panel_count; ++p) dot.panels[dot.panel_count++] = expert.down.panel(first_panel + p);
+      dot.tile = expert.down.tile(first_panel / kCallPanels, static_cast<int>(first_panel % kCallPanels));
+      dot.panel_count = panel_count;
+      if (a + 1 < run.routed.active_experts)
+        dot.next = run.weights.expert(run.table.active[a + 1]).down.tile(first_panel / kCallPanels).codes;
       run.multiply(expert.format, dot);
       const float* const bias = expert.down.bias ? expert.down.bias + first_panel * kPanelRows : nullptr;
-      run.kernels.accumulate({scratch.sums, tokens, panel_count, expert.down.global, bias, scratch.factors, targets});
+      run.kernels.accumulate(
+          {scratch.sums, tokens, panel_count, expert.down.globals[0], bias, scratch.factors, targets});
     }
   }
 }
@@ -229,18 +227,17 @@ void store(const Run& run, std::int64_t first_panel, int panel_count, const floa
 
 /// Work items of steps 3 and 4, taken by threads from two counters.
 struct Work {
-  std::int64_t panels_per_item = 0, items_per_expert = 0, gate_up_items = 0, down_items = 0;
+  std::int64_t tiles = 0, tiles_per_item = 0, items_per_expert = 0, gate_up_items = 0, down_items = 0;
   alignas(64) std::atomic<std::int64_t> next_gate_up{0};
   alignas(64) std::atomic<std::int64_t> next_down{0};
 
-  /// After routing. Items are long runs of panels (memory streams), yet enough of them to balance the threads.
+  /// After routing. Items are long runs of tiles (memory streams), yet enough of them to balance the threads.
   void divide(const Run& run, int threads) {
-    const std::int64_t width = gate_up_panels(run);
-    const std::int64_t panels = ceil_div(run.caps.intermediate, kPanelRows);
-    constexpr std::int64_t kItemsPerThread = 12;
-    const std::int64_t wanted = panels * run.routed.active_experts / (kItemsPerThread * threads);
-    panels_per_item = round_up(std::clamp<std::int64_t>(wanted, width, 8 * width), width);
-    items_per_expert = ceil_div(panels, panels_per_item);
+    tiles = run.gate_up_tiles;
+    constexpr std::int64_t kItemsPerThread = 12, kMostTiles = 8;
+    const std::int64_t wanted = tiles * run.routed.active_experts / (kItemsPerThread * threads);
+    tiles_per_item = std::clamp<std::int64_t>(wanted, 1, kMostTiles);
+    items_per_expert = ceil_div(tiles, tiles_per_item);
     gate_up_items = items_per_expert * run.routed.active_experts;
     down_items = ceil_div(run.caps.hidden, run.column_tile);
   }
@@ -258,8 +255,8 @@ void run_thread(Run& run, Work& work, int thread, int threads, const Barrier& ba
   gather(run, thread, threads);
   barrier();
   for (std::int64_t item; (item = work.next_gate_up.fetch_add(1, std::memory_order_relaxed)) < work.gate_up_items;) {
-    const std::int64_t first = item % work.items_per_expert * work.panels_per_item;
-    const std::int64_t last = std::min(first + work.panels_per_item, ceil_div(run.caps.intermediate, kPanelRows));
+    const std::int64_t first = item % work.items_per_expert * work.tiles_per_item;
+    const std::int64_t last = std::min(first + work.tiles_per_item, work.tiles);
     gate_up(run, run.table.active[item / work.items_per_expert], first, last, scratch);
   }
   barrier();

@@ -5,39 +5,29 @@
 #include "core/log.h"
 #include "cuda/capture_guard.h"
 #include "cuda/device.h"
+#include "cuda/device_experts.h"
 #include "cuda/handles.h"
-#include "cuda/pack_experts.h"
 #include "cuda/plan_kernels.h"
 #include "cuda/run_moe.h"
+#include "plan/problem.h"
 
 namespace fourfold::cuda {
 namespace {
 
-/// A packed layer in device memory.
-class DeviceExperts final : public CudaExperts {
- public:
-  DeviceExperts(const Caps& caps, ExpertSource& source, const ContextRef& context) : CudaExperts(caps) {
-    const ScopedRelaxedCapture relaxed(context->driver());  // others may capture while weights are loaded
-    const Stream stream = Stream::create(context);
-    HostMemory staging;
-    const PackTarget target{
-        [&](std::uint64_t layer_bytes, std::uint64_t expert_bytes) {
-          memory_ = DeviceMemory::allocate(context, layer_bytes);
-          staging = HostMemory::allocate(context, expert_bytes);
-          return staging.span();
-        },
-        [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-          copy_to_device(*context, stream.value(), memory_.data() + offset, bytes);
-        },
-        [&] { stream.synchronize(); }};
-    const PackedLayer layer = pack_layer(caps, source, target);  // allocates: the base is known only after it
-    set_layer(layer, memory_.data());
-  }
-  int ordinal() const noexcept { return memory_.context()->ordinal(); }
+const char* family_name(CudaFamily family) { return family == CudaFamily::naive ? "naive" : "tensor-core"; }
 
- private:
-  DeviceMemory memory_;
-};
+constexpr std::uintptr_t kActivationAlignment = 16;  // of the copies that bring rows of x
+
+/// Weights of one family of kernels, or in the code order of one activation dtype, serve no other.
+void check_serves(const CudaExperts& experts, const PlanData& plan) {
+  check(experts.family() == plan.cuda_family, ErrorCode::usage,
+        "bind: the weights were packed for {} kernels, the plan has {} ones; call prepare_weights with this plan",
+        family_name(experts.family()), family_name(plan.cuda_family));
+  const bool has_order = plan.cuda_family == CudaFamily::tiles && plan.caps.format.format != WeightFormat::int4;
+  check(!has_order || experts.caps().activation_dtype == plan.caps.activation_dtype, ErrorCode::usage,
+        "bind: the weights were packed for {} activations, the plan has {}; call prepare_weights with this plan",
+        dtype_text(experts.caps().activation_dtype), dtype_text(plan.caps.activation_dtype));
+}
 
 class CudaInterface final : public BackendInterface {
  public:
@@ -57,7 +47,7 @@ class CudaInterface final : public BackendInterface {
   void release(std::byte* data, std::uint64_t bytes) noexcept override { DeviceMemory::adopt(context_, data, bytes); }
 
   std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) override {
-    return std::make_shared<const DeviceExperts>(plan.caps(), source, context_);
+    return std::make_shared<const DeviceExperts>(*plan.data(), source, context_);
   }
 
   void warm_up(const Plan& plan) override { kernels_.warm_up(plan.data()); }
@@ -67,6 +57,11 @@ class CudaInterface final : public BackendInterface {
           "bind: the weights were packed by the backend of another device, and this one is cuda:{}; call "
           "prepare_weights with this backend",
           context_->ordinal());
+    check_serves(*experts, *bound.plan);
+    if (bound.plan->cuda_family == CudaFamily::tiles)
+      check(reinterpret_cast<std::uintptr_t>(bound.x) % kActivationAlignment == 0, ErrorCode::usage,
+            "bind: x is at address {:#x}, which is not a multiple of {}; align its base",
+            reinterpret_cast<std::uintptr_t>(bound.x), kActivationAlignment);
     bound.kernels = kernels_.resolve(bound.plan, static_cast<CUstream>(bound.stream.handle), bound.tokens);
   }
   void run_moe(const BoundMoe& bound) override {
@@ -104,7 +99,9 @@ class CudaInterface final : public BackendInterface {
     fail(ErrorCode::unsupported, "device \"{}\": whole models run on the CPU only; use --device cpu", device_.name);
   }
   Probes probe() override {
-    fail(ErrorCode::unsupported, "device \"{}\": its speed is not measured by this build; use the CPU", device_.name);
+    fail(ErrorCode::unsupported,
+         "device \"{}\": there are no probes for a GPU; time a problem with GpuBenchmark (fourfold bench moe)",
+         device_.name);
   }
 
  private:
@@ -134,8 +131,10 @@ class CudaInterface final : public BackendInterface {
 }  // namespace
 
 std::unique_ptr<BackendInterface> make_cuda_interface(std::shared_ptr<const DriverApi> driver, int ordinal,
-                                                      ImageStoreOptions kernels, bool poison_workspace) {
-  const DeviceReport report = read_device(*driver, ordinal);
+                                                      ImageStoreOptions kernels, bool poison_workspace,
+                                                      bool naive_kernels) {
+  DeviceReport report = read_device(*driver, ordinal);
+  report.device.naive_kernels = naive_kernels;
   // A context is created and a stream made. `driver` is not moved away: when either fails, it restores the mode.
   const ScopedRelaxedCapture relaxed(*driver);
   return std::make_unique<CudaInterface>(Context::retain(driver, ordinal), report, std::move(kernels),

@@ -135,9 +135,12 @@ enum class CaptureMode : int { global = 0, thread_local_mode = 1, relaxed = 2 };
   X(graph_exec_destroy, cuGraphExecDestroy, CUgraphExec)                                                             \
   X(graph_destroy, cuGraphDestroy, CUgraph)
 
-// Entry points of newer drivers; null where the driver has none.
+// Entry points that a driver may lack: null where it has none.
 // cuFuncLoad (12.4): finishes what lazy loading left for the first launch, which could be inside a capture.
-#define FOURFOLD_CUDA_OPTIONAL_ENTRY_POINTS(X) X(func_load, cuFuncLoad, CUfunction)
+// cuDeviceGetPCIBusId: the device's address, by which the management library knows it.
+#define FOURFOLD_CUDA_OPTIONAL_ENTRY_POINTS(X) \
+  X(func_load, cuFuncLoad, CUfunction)         \
+  X(device_get_pci_bus_id, cuDeviceGetPCIBusId, char*, int, CUdevice)
 
 /// One function of the driver.
 template <class... Parameters>

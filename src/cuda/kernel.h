@@ -41,7 +41,12 @@ class Kernel {
   /// Throws internal naming the kernel, the grid and the driver's reason.
   template <class Params>
   void launch(const Grid& grid, CUstream stream, const Params& params) const {
-    launch_with(grid, stream, &params);
+    launch_with(grid, stream, &params, dynamic_shared_bytes_);
+  }
+  /// The same with fewer bytes of dynamic shared memory than the spec's, so that a multiprocessor holds more blocks.
+  template <class Params>
+  void launch(const Grid& grid, CUstream stream, const Params& params, std::uint32_t dynamic_shared_bytes) const {
+    launch_with(grid, stream, &params, dynamic_shared_bytes);
   }
 
   const std::string& name() const noexcept { return loaded_->name; }
@@ -51,7 +56,7 @@ class Kernel {
   explicit operator bool() const noexcept { return loaded_ != nullptr; }
 
  private:
-  void launch_with(const Grid& grid, CUstream stream, const void* params) const;
+  void launch_with(const Grid& grid, CUstream stream, const void* params, std::uint32_t dynamic_bytes) const;
   std::shared_ptr<LoadedFunction> loaded_;
   std::uint32_t block_threads_ = 0;
   std::uint32_t dynamic_shared_bytes_ = 0;

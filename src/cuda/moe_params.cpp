@@ -10,8 +10,13 @@ namespace {
 // Defaults of swiglu_oai (gpt-oss); the kernels of other activations do not read alpha and beta.
 constexpr float kLimit = 7.0f, kAlpha = 1.702f, kBeta = 1.0f;
 
+// Enumerators of ActivationKind and of the kernels' Activation are one list.
+static_assert(static_cast<int>(ActivationKind::relu2) == static_cast<int>(kernels::Activation::relu2) &&
+              static_cast<int>(ActivationKind::situ) == static_cast<int>(kernels::Activation::situ));
+
 template <class Element>
 Element* segment(const BoundMoe& bound, int index) noexcept {
+  if (index < 0) return nullptr;
   return reinterpret_cast<Element*>(bound.workspace +
                                     bound.plan->segments[static_cast<std::size_t>(index)].offset_bytes);
 }
@@ -81,6 +86,86 @@ kernels::DownParams down_params(const BoundMoe& bound) noexcept {
   params.top_k = static_cast<kernels::Int32>(caps.top_k);
   params.hidden = static_cast<kernels::Int32>(caps.hidden);
   params.intermediate = static_cast<kernels::Int32>(caps.intermediate);
+  params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
+  return params;
+}
+
+kernels::RouteTilesParams route_tiles_params(const BoundMoe& bound, const CudaLaunch& launch) noexcept {
+  const Caps& caps = bound.plan->caps;
+  const CudaSegments& segments = bound.plan->cuda;
+  kernels::RouteTilesParams params{};
+  params.topk_ids = bound.topk_ids;
+  params.expert_map = bound.expert_map;
+  params.invalid_ids = bound.invalid_ids;
+  params.sorted_routes = segment<kernels::Int32>(bound, segments.sorted_routes);
+  params.route_position = segment<kernels::Int32>(bound, segments.route_position);
+  params.tiles = segment<kernels::TokenTile>(bound, segments.tiles);
+  params.counts = segment<kernels::Int32>(bound, segments.counts);
+  params.routes = bound.tokens * caps.top_k;
+  params.id_count = caps.id_count();
+  params.experts = static_cast<kernels::Int32>(caps.experts);
+  params.token_tile = launch.token_tile;
+  params.ids_are_64_bit = bound.ids_are_64_bit ? 1 : 0;
+  return params;
+}
+
+kernels::GateUpTilesParams gate_up_tiles_params(const BoundMoe& bound) noexcept {
+  const Caps& caps = bound.plan->caps;
+  const CudaSegments& segments = bound.plan->cuda;
+  kernels::GateUpTilesParams params{};
+  params.x = static_cast<const kernels::UInt16*>(bound.x);
+  params.topk_weights = bound.topk_weights;
+  params.sorted_routes = segment<kernels::Int32>(bound, segments.sorted_routes);
+  params.tiles = segment<kernels::TokenTile>(bound, segments.tiles);
+  params.counts = segment<kernels::Int32>(bound, segments.counts);
+  params.activated = segment<kernels::UInt16>(bound, segments.activated);
+  params.gate_up = experts_of(bound).gate_up_units();
+  params.top_k = static_cast<kernels::Int32>(caps.top_k);
+  params.hidden = static_cast<kernels::Int32>(caps.hidden);
+  params.intermediate = static_cast<kernels::Int32>(caps.intermediate);
+  params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
+  params.has_limit = caps.activation.limit.has_value() ? 1 : 0;
+  params.limit = caps.activation.limit.value_or(kLimit);
+  params.alpha = caps.activation.alpha.value_or(kAlpha);
+  params.beta = caps.activation.beta.value_or(kBeta);
+  params.activation = static_cast<kernels::Activation>(caps.activation.kind);
+  return params;
+}
+
+kernels::DownTilesParams down_tiles_params(const BoundMoe& bound, const CudaLaunch& launch) noexcept {
+  const Caps& caps = bound.plan->caps;
+  const CudaSegments& segments = bound.plan->cuda;
+  kernels::DownTilesParams params{};
+  params.activated = segment<kernels::UInt16>(bound, segments.activated);
+  params.topk_weights = bound.topk_weights;
+  params.sorted_routes = segment<kernels::Int32>(bound, segments.sorted_routes);
+  params.tiles = segment<kernels::TokenTile>(bound, segments.tiles);
+  params.counts = segment<kernels::Int32>(bound, segments.counts);
+  params.out = static_cast<kernels::UInt16*>(bound.out);
+  params.rows = segment<float>(bound, segments.rows);
+  params.down = experts_of(bound).down_units();
+  params.tokens = bound.tokens;
+  params.top_k = static_cast<kernels::Int32>(caps.top_k);
+  params.hidden = static_cast<kernels::Int32>(caps.hidden);
+  params.intermediate = static_cast<kernels::Int32>(caps.intermediate);
+  params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
+  params.panel_begin = static_cast<kernels::Int32>(launch.panel_begin);
+  params.panel_columns = static_cast<kernels::Int32>(launch.panel_columns);
+  return params;
+}
+
+kernels::CombineRowsParams combine_rows_params(const BoundMoe& bound, const CudaLaunch& launch) noexcept {
+  const Caps& caps = bound.plan->caps;
+  kernels::CombineRowsParams params{};
+  params.rows = segment<const float>(bound, bound.plan->cuda.rows);
+  params.topk_weights = bound.topk_weights;
+  params.route_position = segment<const kernels::Int32>(bound, bound.plan->cuda.route_position);
+  params.out = static_cast<kernels::UInt16*>(bound.out);
+  params.tokens = bound.tokens;
+  params.top_k = static_cast<kernels::Int32>(caps.top_k);
+  params.hidden = static_cast<kernels::Int32>(caps.hidden);
+  params.panel_begin = static_cast<kernels::Int32>(launch.panel_begin);
+  params.panel_columns = static_cast<kernels::Int32>(launch.panel_columns);
   params.router_weight_on_input = caps.router_weight_on_input ? 1 : 0;
   return params;
 }

@@ -11,22 +11,6 @@
 namespace fourfold::cuda {
 namespace {
 
-kernels::ScaleType scale_type(DType dtype) {
-  if (dtype == DType::f32) return kernels::ScaleType::f32;
-  return dtype == DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::bf16;
-}
-
-float bias_value(const std::byte* data, DType dtype) {
-  std::uint16_t half = 0;
-  float single = 0;
-  if (dtype == DType::f32) {
-    std::memcpy(&single, data, sizeof single);
-    return single;
-  }
-  std::memcpy(&half, data, sizeof half);
-  return dtype == DType::f16 ? f16_to_float(half) : bf16_to_float(half);
-}
-
 void copy_rows(std::byte* target, std::int64_t row_bytes, std::int64_t rows, const void* source, std::int64_t stride) {
   const auto* from = static_cast<const std::byte*>(source);
   for (std::int64_t row = 0; row < rows; ++row)
@@ -76,31 +60,52 @@ void check_scale_dtype(const char* name, std::int64_t index, DType got, const ch
 
 }  // namespace
 
+kernels::ScaleType scale_type(DType dtype) noexcept {
+  if (dtype == DType::f32) return kernels::ScaleType::f32;
+  return dtype == DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::bf16;
+}
+
+float bias_value(const std::byte* data, DType dtype) noexcept {
+  std::uint16_t half = 0;
+  float single = 0;
+  if (dtype == DType::f32) {
+    std::memcpy(&single, data, sizeof single);
+    return single;
+  }
+  std::memcpy(&half, data, sizeof half);
+  return dtype == DType::f16 ? f16_to_float(half) : bf16_to_float(half);
+}
+
+void LayerScales::observe(const Caps& caps, std::int64_t index, const ExpertMatrices& matrices) {
+  if (index == 0) {
+    gate_up = matrices.up.scale_dtype;
+    down = matrices.down.scale_dtype;
+  }
+  if (caps.format.format != WeightFormat::int4) return;
+  if (caps.activation.gated()) check_scale_dtype("gate", index, matrices.gate.scale_dtype, "up", gate_up);
+  check_scale_dtype("up", index, matrices.up.scale_dtype, "up", gate_up);
+  check_scale_dtype("down", index, matrices.down.scale_dtype, "down", down);
+}
+
 PackedLayer pack_layer(const Caps& caps, ExpertSource& source, const PackTarget& target) {
   PackedLayer layer;
   CudaWeightLayout one;
   std::span<std::byte> expert;
-  DType gate_up_dtype = DType::bf16, down_dtype = DType::bf16;
+  LayerScales scales;
   const bool gated = caps.activation.gated();
   for (std::int64_t index = 0; index < caps.experts; ++index) {
     const ExpertMatrices matrices = source.expert(index);
+    scales.observe(caps, index, matrices);
     if (index == 0) {
-      gate_up_dtype = matrices.up.scale_dtype;
-      down_dtype = matrices.down.scale_dtype;
-      layer.gate_up_scales = scale_type(gate_up_dtype);
-      layer.down_scales = scale_type(down_dtype);
-      const CudaScaleBytes scale_bytes{dtype_bits(gate_up_dtype) / 8, dtype_bits(down_dtype) / 8};
+      layer.gate_up_scales = scale_type(scales.gate_up);
+      layer.down_scales = scale_type(scales.down);
+      const CudaScaleBytes scale_bytes{dtype_bits(scales.gate_up) / 8, dtype_bits(scales.down) / 8};
       layer.layout = cuda_weight_layout(caps, scale_bytes);
       Caps caps_of_one = caps;
       caps_of_one.experts = 1;
       one = cuda_weight_layout(caps_of_one, scale_bytes);
       expert = target.begin(static_cast<std::uint64_t>(layer.layout.total_bytes),
                             static_cast<std::uint64_t>(one.total_bytes));
-    }
-    if (caps.format.format == WeightFormat::int4) {
-      if (gated) check_scale_dtype("gate", index, matrices.gate.scale_dtype, "up", gate_up_dtype);
-      check_scale_dtype("up", index, matrices.up.scale_dtype, "up", gate_up_dtype);
-      check_scale_dtype("down", index, matrices.down.scale_dtype, "down", down_dtype);
     }
     if (gated) put_matrix(expert.data(), one.gate_up, 0, caps.intermediate, 0, matrices.gate);
     put_matrix(expert.data(), one.gate_up, gated ? caps.intermediate : 0, caps.intermediate, gated ? 1 : 0,
@@ -139,6 +144,14 @@ void CudaExperts::set_layer(const PackedLayer& layer, const std::byte* base) {
   gate_up_ = matrix_params(layer.layout.gate_up, layer.gate_up_scales, base);
   down_ = matrix_params(layer.layout.down, layer.down_scales, base);
   bytes_ = static_cast<std::uint64_t>(layer.layout.total_bytes);
+  family_ = CudaFamily::naive;
+}
+
+void CudaExperts::set_layer(const UnitLayer& layer, const std::byte* base) {
+  gate_up_units_ = unit_params(layer.layout.gate_up, layer.gate_up_scales, base);
+  down_units_ = unit_params(layer.layout.down, layer.down_scales, base);
+  bytes_ = static_cast<std::uint64_t>(layer.layout.total_bytes);
+  family_ = CudaFamily::tiles;
 }
 
 }  // namespace fourfold::cuda

@@ -16,8 +16,7 @@ PlanKernels::PlanKernels(ContextRef context, std::string architecture, ImageStor
 void PlanKernels::warm_up(const std::shared_ptr<const PlanData>& plan) {
   if (find(plan) != nullptr) return;
   auto kernels = std::make_shared<CudaBoundKernels>();
-  for (std::size_t step = 0; step < plan->kernel_specs.size(); ++step)
-    kernels->steps.at(step) = load(plan->kernel_specs[step], nullptr);
+  for (const KernelSpec& spec : plan->kernel_specs) kernels->kernels.push_back(load(spec, nullptr));
   keep(plan, std::move(kernels));
 }
 
@@ -26,8 +25,7 @@ std::shared_ptr<const BoundKernels> PlanKernels::resolve(const std::shared_ptr<c
   if (auto kernels = find(plan)) return kernels;
   const ResolveRequest request{stream, tokens};
   auto kernels = std::make_shared<CudaBoundKernels>();
-  for (std::size_t step = 0; step < plan->kernel_specs.size(); ++step)
-    kernels->steps.at(step) = load(plan->kernel_specs[step], &request);
+  for (const KernelSpec& spec : plan->kernel_specs) kernels->kernels.push_back(load(spec, &request));
   keep(plan, kernels);
   return kernels;
 }

@@ -1,18 +1,17 @@
-// The CUDA run: four launches on the caller's stream.
+// The CUDA run: the launches of the plan's band on the caller's stream.
 #pragma once
 
-#include <array>
+#include <vector>
 
 #include "backend/backend_interface.h"
 #include "cuda/kernel.h"
-#include "plan/cuda_plan.h"
 
 namespace fourfold::cuda {
 
-/// The kernels of one plan, ready to launch, by CudaStep.
+/// The kernels of one plan, ready to launch, as PlanData::kernel_specs.
 class CudaBoundKernels final : public BoundKernels {
  public:
-  std::array<Kernel, 4> steps;
+  std::vector<Kernel> kernels;
 };
 
 /// Enqueues a bound call that has tokens. Only launches: allocates, loads, waits for and looks up nothing; legal under

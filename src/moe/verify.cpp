@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "moe/random_call.h"
@@ -40,45 +42,71 @@ constexpr ActivationKind kKinds[] = {ActivationKind::silu, ActivationKind::swigl
                                      ActivationKind::gelu_tanh, ActivationKind::relu2};
 constexpr std::int64_t kTokens[] = {1, 3, 17, 65, 0, 2, 7, 8, 9, 33};
 
-/// Every residue of both sizes with every format; activations, dtypes, biases and token counts take turns.
-std::vector<Problem> matrix(const Device& device) {
-  std::vector<Problem> problems;
-  std::vector<DType> dtypes = {DType::bf16, DType::f16};
-  if (device.kind == DeviceKind::cpu) dtypes.push_back(DType::f32);
-  std::size_t turn = 0;
-  const auto add = [&](FormatSpec format, std::int64_t hidden, std::int64_t intermediate, std::int64_t tokens,
-                       DType dtype, ActivationKind kind) {
+/// Sizes of sharded models and around a power of two, and token counts around the steps and bands of tile kernels.
+constexpr std::int64_t kTileIntermediates[] = {32, 112, 128, 144, 224, 312, 352, 464, 480, 496, 512, 1856};
+constexpr std::int64_t kTileTokens[] = {1, 8, 17, 24, 64, 65, 300};
+
+/// Problems whose activations, dtypes, biases and routes take turns.
+class ProblemList {
+ public:
+  explicit ProblemList(const Device& device) {
+    if (device.kind == DeviceKind::cpu) dtypes_.push_back(DType::f32);
+  }
+
+  template <class List>
+  auto next(const List& list, std::size_t period) const {
+    return list[turn_ / period % std::size(list)];
+  }
+  DType next_dtype() const { return next(dtypes_, 2); }
+  const std::vector<DType>& dtypes() const { return dtypes_; }
+
+  void add(FormatSpec format, std::int64_t hidden, std::int64_t intermediate, std::int64_t tokens, DType dtype,
+           ActivationKind kind) {
     Problem problem;
     Caps& caps = problem.caps;
     caps.format = format;
     caps.hidden = hidden;
     caps.intermediate = intermediate;
     caps.max_tokens = tokens;
-    caps.top_k = 1 + turn % 3;
+    caps.top_k = static_cast<std::int64_t>(1 + turn_ % 3);
     caps.experts = 5;
     caps.activation_dtype = dtype;
     caps.activation.kind = kind;
-    if (kind == ActivationKind::silu && turn % 2 == 1) caps.activation.limit = 0.75f;
-    caps.gate_up_bias = turn % 4 == 1;
-    caps.down_bias = turn % 4 >= 2;
-    caps.router_weight_on_input = turn % 7 == 3;
-    caps.global_experts = turn % 6 == 5 ? 9 : 0;
+    if (kind == ActivationKind::silu && turn_ % 2 == 1) caps.activation.limit = 0.75f;
+    caps.gate_up_bias = turn_ % 4 == 1;
+    caps.down_bias = turn_ % 4 >= 2;
+    caps.router_weight_on_input = turn_ % 7 == 3;
+    caps.global_experts = turn_ % 6 == 5 ? 9 : 0;
     problem.tokens = {tokens};
-    problems.push_back(problem);
-    ++turn;
-  };
+    problems_.push_back(problem);
+    ++turn_;
+  }
+  std::vector<Problem> take() { return std::move(problems_); }
+
+ private:
+  std::vector<DType> dtypes_ = {DType::bf16, DType::f16};
+  std::vector<Problem> problems_;
+  std::size_t turn_ = 0;
+};
+
+/// Every residue of both sizes with every format, and for tensor cores the sizes that their tiles care about.
+std::vector<Problem> matrix(const Device& device) {
+  ProblemList list(device);
   for (FormatSpec format : kFormats) {
     for (std::int64_t size : residue_sizes()) {
-      const auto next = [&](auto& list, std::size_t period) { return list[turn / period % std::size(list)]; };
-      add(format, size, 40, next(kTokens, 1), next(dtypes, 2), next(kKinds, 1));
-      add(format, 72, size, next(kTokens, 1), next(dtypes, 2), next(kKinds, 1));
+      list.add(format, size, 40, list.next(kTokens, 1), list.next_dtype(), list.next(kKinds, 1));
+      list.add(format, 72, size, list.next(kTokens, 1), list.next_dtype(), list.next(kKinds, 1));
     }
     for (ActivationKind kind : kKinds)
-      for (DType dtype : dtypes)
-        for (std::int64_t tokens : {1, 3, 17, 65}) add(format, 64, 48, tokens, dtype, kind);
+      for (DType dtype : list.dtypes())
+        for (std::int64_t tokens : {1, 3, 17, 65}) list.add(format, 64, 48, tokens, dtype, kind);
   }
-  for (std::int64_t tokens : kTokens) add(FormatSpec::nvfp4(), 256, 96, tokens, DType::bf16, ActivationKind::silu);
-  return problems;
+  for (std::int64_t tokens : kTokens) list.add(FormatSpec::nvfp4(), 256, 96, tokens, DType::bf16, ActivationKind::silu);
+  if (device.kind == DeviceKind::cuda && !device.naive_kernels)
+    for (std::int64_t intermediate : kTileIntermediates)
+      for (std::int64_t tokens : kTileTokens)
+        list.add(list.next(kFormats, 1), 136, intermediate, tokens, list.next_dtype(), list.next(kKinds, 3));
+  return list.take();
 }
 
 }  // namespace

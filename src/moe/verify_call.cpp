@@ -31,11 +31,39 @@ void store_output_element(std::byte* out, DType dtype, std::int64_t index, float
     std::memcpy(out + index * 2, &half, 2);
 }
 
+/// Memory of the device between two guard areas. These are NaN in every dtype: what is read there shows, too.
+class GuardedMemory {
+ public:
+  GuardedMemory(Backend& backend, std::uint64_t bytes)
+      : backend_(backend), memory_(Workspace::allocate(bytes + 2 * kGuardBytes, backend)) {
+    fill(backend_, memory_.span(), kGuardByte);
+  }
+  std::span<std::byte> span() const {
+    return memory_.span().subspan(kGuardBytes, memory_.span().size() - 2 * kGuardBytes);
+  }
+  /// Whether nobody wrote into a guard area.
+  bool intact() const {
+    std::vector<std::byte> host(kGuardBytes);
+    for (const std::span<std::byte> area : {memory_.span().first(kGuardBytes), memory_.span().last(kGuardBytes)}) {
+      copy_to_host(backend_, host, area);
+      if (std::any_of(host.begin(), host.end(), [](std::byte byte) { return byte != std::byte{kGuardByte}; }))
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kGuardBytes = 4096;
+  static constexpr unsigned char kGuardByte = 0xff;
+  Backend& backend_;
+  Workspace memory_;
+};
+
 /// A tensor's copy in the device's memory; empty for an absent tensor.
 class DeviceCopy {
  public:
   DeviceCopy(Backend& backend, ConstTensorView tensor)
-      : backend_(backend), tensor_(tensor), memory_(Workspace::allocate(bytes(), backend)) {
+      : backend_(backend), tensor_(tensor), memory_(backend, bytes()) {
     load(tensor.data);
   }
   /// Overwrites the copy with as many bytes of the host.
@@ -53,12 +81,13 @@ class DeviceCopy {
     return view;
   }
   std::byte* data() const { return memory_.span().data(); }
+  bool intact() const { return memory_.intact(); }
 
  private:
   std::size_t bytes() const { return tensor_.absent() ? 0 : static_cast<std::size_t>(tensor_.bytes()); }
   Backend& backend_;
   ConstTensorView tensor_;
-  Workspace memory_;
+  GuardedMemory memory_;
 };
 
 /// The inputs of a call in the device's memory.
@@ -85,6 +114,9 @@ struct DeviceInputs {
     }
     return hash64(digests, sizeof digests);
   }
+  bool intact() const {
+    return x.intact() && topk_ids.intact() && topk_weights.intact() && expert_map.intact();
+  }
   DeviceCopy x, topk_ids, topk_weights, expert_map;
 };
 
@@ -95,7 +127,7 @@ class CallRunner {
       : call_(call),
         backend_(backend),
         plan_(plan(call.caps, backend.device())),
-        workspace_(Workspace::allocate(plan_, backend)) {
+        workspace_(backend, plan_.workspace_bytes()) {
     auto source = stacked_source(*call.experts, call.caps);
     weights_ = prepare_weights(plan_, backend, *source);
     warm_up(plan_, backend);
@@ -119,7 +151,9 @@ class CallRunner {
     const Stream stream = own_stream(backend_);
     run(fourfold::bind(plan_, backend_, tensors, workspace, stream));  // qualified: ADL also finds std::bind
     synchronize(backend_, stream);
-    note(device.digest() == before, "an input tensor was written");
+    note(device.digest() == before && device.intact(), "an input tensor was written");
+    note(out.intact() && counter.intact(), "memory outside the output or the counter was written");
+    note(workspace_.intact(), "memory outside the workspace was written");
     std::uint32_t invalid = 0;
     std::memcpy(&invalid, counter.read().data(), sizeof invalid);
     note(invalid - kInvalidIdsStart == call_.invalid_ids,
@@ -144,7 +178,7 @@ class CallRunner {
   const KnownCall& call_;
   Backend& backend_;
   Plan plan_;
-  Workspace workspace_;
+  GuardedMemory workspace_;
   ExpertWeights weights_;
   std::string fault_;
 };

@@ -35,7 +35,8 @@ struct KnownCall {
 
 /// Plans, packs and runs `call` on `backend`: with a zeroed workspace, then with a poisoned one, then `replays` times
 /// more with whatever the runs left there. All must give the same bits, count `invalid_ids` each time, leave the inputs
-/// alone and write every element of a poisoned output; the result must fit `expected`. `inject` then corrupts the
+/// and 4 KiB before and behind every tensor and the workspace alone, and write every element of a poisoned output; the
+/// result must fit `expected`. `inject` then corrupts the
 /// result. Never throws for what the call does: refusals and failures are in the result. Allocates.
 CaseResult check_call(const KnownCall& call, Backend& backend, Inject inject, int replays);
 

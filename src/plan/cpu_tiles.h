@@ -11,6 +11,7 @@ inline constexpr int kStepColumns = 16;  // reduction positions of a step; every
 inline constexpr int kStepBytes = 128;   // 16 x 16 codes of 4 bits
 inline constexpr int kCallPanels = 4;    // panels of one kernel call
 inline constexpr int kCallColumns = kCallPanels * kPanelRows;
+inline constexpr int kTileStepBytes = kCallPanels * kStepBytes;  // a step of all panels of a call
 inline constexpr int kTokenTile = 96;      // tokens multiplied per pass over an unpacked panel
 inline constexpr int kUnpackedPanels = 2;  // panels unpacked at a time
 inline constexpr int kChunkSteps = 16;     // steps unpacked at a time: at most 32 KiB, an L1 cache

@@ -6,33 +6,25 @@
 namespace fourfold {
 namespace {
 
-constexpr std::int64_t kSectionAlignment = 64;  // a cache line, and the widest load
+constexpr std::int64_t kTileRows = cpu::kCallPanels * cpu::kPanelRows;
+static_assert(kTileRows % 64 == 0, "every part of a record must start at a cache line");
 
-struct Section {
-  std::int64_t end = 0;
-  std::int64_t add(std::int64_t bytes) {
-    const std::int64_t begin = end;
-    end = checked_add(
-        end, round_up(checked_add(bytes, kSectionAlignment, "packed weights") - kSectionAlignment, kSectionAlignment),
-        "packed weights");
-    return begin;
-  }
-};
-
-CpuMatrixLayout matrix_layout(const Caps& caps, std::int64_t rows, std::int64_t k, bool bias, std::int64_t scale_bytes,
-                              Section& section) {
+CpuMatrixLayout matrix_layout(const Caps& caps, int parts, std::int64_t rows, std::int64_t k,
+                              std::int64_t scale_bytes) {
   CpuMatrixLayout layout;
+  layout.parts = parts;
   layout.rows = rows;
   layout.k = k;
   layout.panels = ceil_div(rows, cpu::kPanelRows);
+  layout.tiles = ceil_div(layout.panels, layout.part_panels());
   layout.steps = ceil_div(k, cpu::kStepColumns);
   layout.groups = groups_per_row(caps.format, k);
   layout.group_steps = layout.groups == 1 ? layout.steps : caps.format.group_size / cpu::kStepColumns;
-  const std::int64_t lanes = checked_mul(layout.panels, layout.groups * cpu::kPanelRows, "packed scales");
-  layout.codes = section.add(checked_mul(layout.panels, layout.steps * cpu::kStepBytes, "packed codes"));
-  layout.scales = section.add(checked_mul(lanes, scale_bytes, "packed scales"));
-  if (caps.format.zero_points) layout.zeros = section.add(lanes);
-  if (bias) layout.bias = section.add(layout.panels * cpu::kPanelRows * 4);
+  layout.header_bytes = kTileRows * (scale_bytes + (caps.format.zero_points ? 1 : 0));
+  layout.record_bytes = checked_add(
+      checked_mul(layout.group_steps, cpu::kTileStepBytes, "packed codes"), layout.header_bytes, "packed codes");
+  layout.tile_bytes = checked_add(checked_mul(layout.steps, cpu::kTileStepBytes, "packed codes"),
+                                  checked_mul(layout.groups, layout.header_bytes, "packed scales"), "packed weights");
   return layout;
 }
 
@@ -40,16 +32,19 @@ CpuMatrixLayout matrix_layout(const Caps& caps, std::int64_t rows, std::int64_t 
 
 CpuWeightLayout cpu_weight_layout(const Caps& caps) {
   CpuWeightLayout layout;
-  layout.gated = caps.activation.gated();
   layout.scale_bytes = caps.format.format == WeightFormat::int4 ? 2 : 1;
-  Section section;
-  const auto matrix = [&](std::int64_t rows, std::int64_t k, bool bias) {
-    return matrix_layout(caps, rows, k, bias, layout.scale_bytes, section);
+  layout.gate_up =
+      matrix_layout(caps, caps.activation.gated() ? 2 : 1, caps.intermediate, caps.hidden, layout.scale_bytes);
+  layout.down = matrix_layout(caps, 1, caps.hidden, caps.intermediate, layout.scale_bytes);
+  const auto add = [&](std::int64_t bytes) {
+    const std::int64_t begin = layout.expert_bytes;
+    layout.expert_bytes = checked_add(begin, bytes, "packed weights");
+    return begin;
   };
-  if (layout.gated) layout.gate = matrix(caps.intermediate, caps.hidden, caps.gate_up_bias);
-  layout.up = matrix(caps.intermediate, caps.hidden, caps.gate_up_bias);
-  layout.down = matrix(caps.hidden, caps.intermediate, caps.down_bias);
-  layout.expert_bytes = section.end;
+  CpuMatrixLayout* const matrices[] = {&layout.gate_up, &layout.down};
+  for (CpuMatrixLayout* const m : matrices) m->data = add(checked_mul(m->tiles, m->tile_bytes, "packed weights"));
+  if (caps.gate_up_bias) layout.gate_up.bias = add(layout.gate_up.tiles * kTileRows * 4);
+  if (caps.down_bias) layout.down.bias = add(layout.down.tiles * kTileRows * 4);
   layout.total_bytes = checked_mul(caps.experts, layout.expert_bytes, "packed weights of all experts");
   return layout;
 }

@@ -2,23 +2,12 @@
 #include "plan/cuda_weight_layout.h"
 
 #include "core/check.h"
+#include "plan/packed_sections.h"
 
 namespace fourfold {
 namespace {
 
-constexpr std::int64_t kSectionAlignment = 256;  // of a device allocation, and more than the widest load needs
-
-struct Section {
-  std::int64_t end = 0;
-  std::int64_t add(std::int64_t bytes) {
-    const std::int64_t begin = end;
-    const std::int64_t padded = checked_add(bytes, kSectionAlignment - 1, "packed weights");
-    end = checked_add(end, padded / kSectionAlignment * kSectionAlignment, "packed weights");
-    return begin;
-  }
-};
-
-void add_sections(const Caps& caps, bool bias, CudaMatrixLayout& layout, Section& section) {
+void add_sections(const Caps& caps, bool bias, CudaMatrixLayout& layout, PackedSections& section) {
   const std::int64_t rows = checked_mul(caps.experts, layout.rows, "rows of all experts");
   const std::int64_t scales = checked_mul(rows, layout.groups, "packed scales");
   layout.codes = section.add(checked_mul(rows, layout.codes_row_bytes(), "packed codes"));
@@ -45,7 +34,7 @@ CudaWeightLayout cuda_weight_layout(const Caps& caps, const CudaScaleBytes& int4
   layout.gate_up = matrix(caps.gate_up_rows(), caps.hidden, int4_scale_bytes.gate_up);
   layout.gate_up.parts = caps.activation.gated() ? 2 : 1;
   layout.down = matrix(caps.hidden, caps.intermediate, int4_scale_bytes.down);
-  Section section;
+  PackedSections section;
   add_sections(caps, caps.gate_up_bias, layout.gate_up, section);
   add_sections(caps, caps.down_bias, layout.down, section);
   layout.total_bytes = section.end;

@@ -1,18 +1,18 @@
-// Enumerates problems through the planner and collects what their plans launch.
+// Asks the planner for every instance of its tables, and collects.
 #include "plan/kernel_catalog.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "core/check.h"
 #include "fourfold/kernels.h"
+#include "plan/cuda_tile_plan.h"
 #include "plan/plan_data.h"
 
 namespace fourfold {
 namespace {
 
-// A plan may look at the device's size, so each known device of the architecture is asked.
+// A plan looks at the device's size, so each known device of the architecture is asked.
 std::vector<Device> devices_of(const std::string& architecture) {
   const std::vector<std::string> known = kernel_architectures();
   check(std::find(known.begin(), known.end(), architecture) != known.end(), ErrorCode::usage,
@@ -24,6 +24,28 @@ std::vector<Device> devices_of(const std::string& architecture) {
   return devices;
 }
 
+/// Kernels by name.
+class Collection {
+ public:
+  void add(std::span<const KernelSpec> specs) {
+    for (KernelSpec spec : specs) {
+      const auto [entry, added] = kernels_.emplace(spec.name(), spec);
+      // Shared memory is what differs: a plan says the most that its token counts and its format's scales need.
+      spec.shared_bytes = entry->second.shared_bytes = std::max(spec.shared_bytes, entry->second.shared_bytes);
+      check(added || entry->second == spec, ErrorCode::internal, "two plans mean different things by kernel {}",
+            spec.name());
+    }
+  }
+  std::vector<KernelSpec> sorted() const {
+    std::vector<KernelSpec> all;
+    for (const auto& [name, spec] : kernels_) all.push_back(spec);
+    return all;
+  }
+
+ private:
+  std::map<std::string, KernelSpec> kernels_;
+};
+
 std::vector<FormatSpec> all_formats() {
   std::vector<FormatSpec> formats{FormatSpec::nvfp4(), FormatSpec::mxfp4()};
   for (const std::int64_t group : {0, 16, 32, 64, 96, 128, 256})
@@ -31,56 +53,41 @@ std::vector<FormatSpec> all_formats() {
   return formats;
 }
 
-// Everything that a plan may choose a kernel by. Sizes: the smallest with a tail in every tile, and a usual large one;
-// max_tokens is large in both, because a plan has the bands of all smaller counts.
-std::vector<Caps> enumerated_caps() {
-  struct Sizes {
-    std::int64_t experts, top_k, hidden, intermediate;
-  };
-  constexpr std::array<Sizes, 2> kSizes{{{3, 2, 8, 8}, {128, 8, 4096, 2048}}};
-  constexpr std::int64_t kManyTokens = 1 << 16;
-  std::vector<Caps> problems;
-  for (const Sizes& sizes : kSizes)
-    for (const FormatSpec& format : all_formats())
-      for (const DType dtype : {DType::bf16, DType::f16})
-        for (const ActivationKind kind : {ActivationKind::silu, ActivationKind::swiglu_oai, ActivationKind::situ,
-                                          ActivationKind::gelu_tanh, ActivationKind::relu2})
-          for (const bool invariant : {false, true}) {
-            Caps caps;
-            caps.max_tokens = kManyTokens;
-            caps.top_k = sizes.top_k;
-            caps.experts = sizes.experts;
-            caps.hidden = sizes.hidden;
-            caps.intermediate = sizes.intermediate;
-            caps.format = format;
-            caps.activation_dtype = dtype;
-            caps.activation.kind = kind;
-            caps.batch_invariant = invariant;
-            problems.push_back(caps);
-          }
-  return problems;
+/// Some problem of a format and an activation dtype.
+Caps problem_of(const FormatSpec& format, DType dtype) {
+  Caps caps;
+  caps.max_tokens = caps.experts = caps.top_k = 1;
+  caps.hidden = caps.intermediate = 8;
+  caps.format = format;
+  caps.activation_dtype = dtype;
+  return caps;
 }
 
 }  // namespace
 
 std::vector<KernelSpec> kernel_catalog(const std::string& architecture) {
-  return kernels_of_problems(architecture, enumerated_caps());
+  Collection kernels;
+  for (Device device : devices_of(architecture))
+    for (const FormatSpec& format : all_formats())
+      for (const DType dtype : {DType::bf16, DType::f16}) {
+        Caps caps = problem_of(format, dtype);
+        device.naive_kernels = false;
+        kernels.add(cuda_tile_kernels(caps, device));
+        device.naive_kernels = true;  // the plain twins are for comparison, which should need no compiler
+        for (const ActivationKind kind : {ActivationKind::silu, ActivationKind::swiglu_oai, ActivationKind::situ,
+                                          ActivationKind::gelu_tanh, ActivationKind::relu2}) {
+          caps.activation.kind = kind;
+          kernels.add(plan(caps, device).data()->kernel_specs);
+        }
+      }
+  return kernels.sorted();
 }
 
 std::vector<KernelSpec> kernels_of_problems(const std::string& architecture, std::span<const Caps> problems) {
-  std::map<std::string, KernelSpec> kernels;
+  Collection kernels;
   for (const Device& device : devices_of(architecture))
-    for (const Caps& caps : problems) {
-      const Plan planned = plan(caps, device);
-      for (const KernelSpec& spec : planned.data()->kernel_specs) {
-        const auto [entry, added] = kernels.emplace(spec.name(), spec);
-        check(added || entry->second == spec, ErrorCode::internal, "two plans mean different things by kernel {}",
-              spec.name());
-      }
-    }
-  std::vector<KernelSpec> sorted;
-  for (auto& [name, spec] : kernels) sorted.push_back(std::move(spec));
-  return sorted;
+    for (const Caps& caps : problems) kernels.add(plan(caps, device).data()->kernel_specs);
+  return kernels.sorted();
 }
 
 }  // namespace fourfold

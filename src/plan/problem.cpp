@@ -113,13 +113,15 @@ std::string caps_refusal(const Caps& caps) {
 namespace {
 
 // The one path of can_implement and plan: data when the problem can run, else the reason in `reason`.
-std::shared_ptr<const PlanData> try_plan(const Caps& caps, const Device& device, std::string& reason) {
+std::shared_ptr<const PlanData> try_plan(const Caps& caps, const Device& device, std::string& reason,
+                                         const CudaTileChoice& tiles = {}) {
   reason = caps_refusal(caps);
   if (reason.empty()) reason = device_refusal(caps, device);
   if (!reason.empty()) return nullptr;
   auto data = std::make_shared<PlanData>();
   data->caps = caps;
   data->device = device;
+  data->forced_tiles = tiles;
   try {
     if (device.kind == DeviceKind::cuda)
       plan_cuda(*data);
@@ -144,6 +146,13 @@ Support can_implement(const Caps& caps, const Device& device) {
 Plan plan(const Caps& caps, const Device& device) {
   std::string reason;
   std::shared_ptr<const PlanData> data = try_plan(caps, device, reason);
+  check(data != nullptr, ErrorCode::unsupported, "{}", reason);
+  return Plan(std::move(data));
+}
+
+Plan plan_with_tiles(const Caps& caps, const Device& device, const CudaTileChoice& choice) {
+  std::string reason;
+  std::shared_ptr<const PlanData> data = try_plan(caps, device, reason, choice);
   check(data != nullptr, ErrorCode::unsupported, "{}", reason);
   return Plan(std::move(data));
 }

@@ -3,21 +3,17 @@
 #include <sys/stat.h>
 
 #include <csignal>
-#include <cstring>
-#include <optional>
 #include <thread>
 
 #include "cuda/jit/file_lock.h"
-#include "cuda/jit/kernel_pack.h"
 #include "plan/kernel_catalog.h"
-#include "program.h"
+#include "stand_in_gpu.h"
 
 namespace fourfold::cli_test {
 namespace {
 
 using Keys = std::set<std::string>;
 using Json = nlohmann::json;
-namespace fs = std::filesystem;
 
 const std::string kArch = "sm_120a";
 const std::string kProblem = "t8 k2 e4 h64 i64 nvfp4 bf16 silu";
@@ -25,27 +21,6 @@ const std::string kProblem = "t8 k2 e4 h64 i64 nvfp4 bf16 silu";
 const std::size_t kCount = kernels_of_problems(kArch, std::vector<Caps>{parse_problem(kProblem).caps}).size();
 const Keys kCacheKeys = {"folder", "problem", "entries", "bytes", "max_bytes", "partial_files"};
 const Keys kRemovalKeys = {"entries", "bytes", "entries_left", "bytes_left"};
-
-/// A variable of the environment that programs started meanwhile see.
-class Variable {
- public:
-  Variable(std::string name, const std::string& value) : name_(std::move(name)) {
-    if (const char* before = std::getenv(name_.c_str())) before_ = before;
-    setenv(name_.c_str(), value.c_str(), 1);
-  }
-  ~Variable() {
-    if (before_)
-      setenv(name_.c_str(), before_->c_str(), 1);
-    else
-      unsetenv(name_.c_str());
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  std::string name_;
-  std::optional<std::string> before_;
-};
 
 /// A cache folder and a folder for packs of their own.
 struct Kernels : testing::Test {
@@ -101,7 +76,7 @@ TEST_F(Kernels, ListHasTheDocumentedKeys) {
 TEST_F(Kernels, ListPrintsTheIngredientsOfAKey) {
   const Outcome outcome = kernels(about("list", {"--keys"}));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* part : {"file moe/gate_up_naive.cu", "bytes, digest ", "macro FORMAT", "value nvfp4",
+  for (const char* part : {"file moe/gate_up_tiles.cu", "bytes, digest ", "macro FORMAT", "value nvfp4",
                            "option --std=c++20", "architecture sm_120a", "compiler nvrtc "})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
   const Json json = json_of(about("list", {"--keys"}));
@@ -130,7 +105,7 @@ TEST_F(Kernels, ABuiltPackIsFoundAndUsed) {
   EXPECT_EQ(keys(json), (Keys{"path", "architecture", "compiler", "sources_digest", "bytes", "kernels", "seconds"}));
   EXPECT_EQ(json["bytes"], fs::file_size(pack));
   EXPECT_EQ(json["kernels"].size(), kCount);
-  EXPECT_NE(outcome.err.find("build route_sort"), std::string::npos) << "progress goes to stderr: " << outcome.err;
+  EXPECT_NE(outcome.err.find("build route_tiles"), std::string::npos) << "progress goes to stderr: " << outcome.err;
   EXPECT_EQ(origins(), std::set<std::string>{"pack"});
   EXPECT_EQ(json_of(about("list"))["pack"]["path"], pack);
   const Json prepared = json_of(about("prewarm"));
@@ -419,15 +394,6 @@ TEST(DoctorCapture, RefusesWhatItCannotAnswer) {
   }
 }
 
-/// A driver that shows two GPUs and runs nothing, found by the loader as libcuda.so.1.
-struct StandInGpu : testing::Test {
-  TemporaryFolder folder;
-  Variable path{"LD_LIBRARY_PATH", folder.file("")};
-  void SetUp() override {
-    fs::create_symlink(FOURFOLD_BINARY_DIR "/libfourfold_stand_in_cuda.so", folder.file("libcuda.so.1"));
-  }
-};
-
 TEST_F(StandInGpu, IsDescribedByDoctor) {
   const Json json = only_object(run({"doctor", "--quick", "--json"}));
   const Json& gpu = json["gpu"];
@@ -456,19 +422,6 @@ TEST_F(StandInGpu, NvrtcCompilesBesideIt) {
   const Outcome outcome = run({"kernels", "prewarm", "--arch", kArch, "--problem", kProblem, "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << outcome.err;
   EXPECT_EQ(only_object(outcome)["compiled"], kCount);
-}
-
-/// A pack of every kernel with code that the stand-in driver loads.
-void write_stand_in_pack(const std::string& file) {
-  const cuda::SourceTree& sources = cuda::SourceTree::embedded();
-  cuda::KernelPackWriter writer(sources, {"sm_90a", cuda::compile_options(), "nvrtc 13.0"});
-  for (const KernelSpec& spec : kernel_catalog("sm_90a")) {
-    const std::string text = "fourfold stand-in module\nentry " + spec.entry() + " \n";
-    cuda::Image image(text.size() + 1);
-    std::memcpy(image.data(), text.c_str(), image.size());
-    writer.add(spec, std::move(image));
-  }
-  writer.write(file);
 }
 
 // Launches do nothing there, so the results are wrong; the counters are what they are on a GPU.

@@ -70,7 +70,7 @@ TEST(Plan, TakesTheDeviceFromTheProblem) {
   for (const char* problem : {"t4 k2 e4 h64 i64 @h200", "t4 k2 e4 h64 i64 @sm90", "t4 k2 e4 h64 i64 @sm_90a"}) {
     const Outcome outcome = run({"plan", problem});
     EXPECT_EQ(outcome.exit_code, 0) << problem << ": " << outcome.err;
-    EXPECT_NE(outcome.out.find("gate_up_naive<"), std::string::npos) << problem;
+    EXPECT_NE(outcome.out.find("gate_up_tiles<"), std::string::npos) << problem;
   }
   EXPECT_NE(run({"plan", "t64 k8 e160 h6144 i512 nvfp4 bf16 silu", "--device", "h200"}).out.find("h200 (sm_90a)"),
             std::string::npos);
@@ -83,7 +83,8 @@ TEST(Bench, HasTheDocumentedKeysAndRepeatsItsHash) {
   const Outcome outcome = run(arguments);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"rows", "probes", "problem", "device", "isa", "threads", "commit", "fingerprint"}));
+  EXPECT_EQ(keys(json), (Keys{"kind", "rows", "probes", "problem", "device", "isa", "threads", "commit", "dirty",
+                              "fingerprint"}));
   EXPECT_EQ(keys(json["probes"]), (Keys{"read_gb_per_s", "bf16_gflop_per_s", "f32_gflop_per_s"}));
   EXPECT_GT(json["probes"]["read_gb_per_s"].get<double>(), 0);
   EXPECT_GT(json["probes"]["bf16_gflop_per_s"].get<double>(), 0);

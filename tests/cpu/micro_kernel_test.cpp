@@ -72,12 +72,13 @@ std::vector<float> multiply(const MicroKernels& kernels, bool blocked, bool bf16
   const Aligned sums = aligned(kSumsBytes), carried = aligned(kCarriedBytes), scales = aligned(kUnpackedScaleBytes),
                 codes = aligned(unpacked_code_bytes(bf16));
   std::vector<float> out;  // [panel][tokens][16]
-  for (std::int64_t panel = 0; panel < expert.up.panels; panel += kCallPanels) {
+  const CpuMatrixLayout& layout = expert.gate_up.layout;
+  for (std::int64_t panel = 0; panel < layout.panels; panel += kCallPanels) {
     DotCall call{};
-    call.panel_count = static_cast<int>(std::min<std::int64_t>(kCallPanels, expert.up.panels - panel));
-    for (int p = 0; p < call.panel_count; ++p) call.panels[p] = expert.up.panel(panel + p);
-    call.steps = expert.up.steps;
-    call.group_steps = expert.up.group_steps;
+    call.panel_count = static_cast<int>(std::min<std::int64_t>(kCallPanels, layout.panels - panel));
+    call.tile = expert.gate_up.tile(panel / kCallPanels);
+    call.steps = layout.steps;
+    call.group_steps = layout.group_steps;
     call.rows = x.pointers.data() + first;
     call.tokens = tokens;
     call.sums = reinterpret_cast<float*>(sums.get());
@@ -130,7 +131,7 @@ TEST_P(MicroKernel, BothShapesAndEveryTokenCountGiveTheSameBits) {
     const PackedUp packed(format, 56, 552, 11);
     const int most = 19;
     const Tokens x(most, packed.up.k, bf16, 13);
-    const std::int64_t panels = packed.expert().up.panels;
+    const std::int64_t panels = packed.expert().gate_up.layout.panels;
     const std::vector<float> all = multiply(kernels, true, bf16, packed.expert(), x, 0, most);
     for (const bool blocked : {false, true})
       for (const int tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
@@ -164,7 +165,7 @@ TEST_P(MicroKernel, EveryScaleByteIsExact) {
       for (int lane = 0; lane < 16; ++lane) scales[lane] = static_cast<std::uint8_t>(byte + lane);
       for (const bool blocked : {false, true}) {
         DotCall call{};
-        call.panels[0] = {codes, scales, nullptr};
+        call.tile = {codes, scales, nullptr, kTileStepBytes, 16};
         call.panel_count = 1;
         call.steps = call.group_steps = 1;
         call.rows = rows;

@@ -14,9 +14,24 @@ using test::FormatCase;
 using test::PackedUp;
 using test::SourceMatrix;
 
+/// The panel of a row, of a matrix without a gate.
+TileSource tile_of(const PackedMatrix& matrix, std::int64_t row) {
+  return matrix.tile(row / 64, static_cast<int>(row % 64 / 16));
+}
+const std::uint8_t* packed_scale_at(const PackedMatrix& matrix, std::int64_t row, std::int64_t group) {
+  const TileSource tile = tile_of(matrix, row);
+  return tile.scales + group * tile.scale_row_bytes + row % 16 * matrix.scale_bytes;
+}
+int packed_zero(const PackedMatrix& matrix, std::int64_t row, std::int64_t group) {
+  const TileSource tile = tile_of(matrix, row);
+  return tile.zeros[group * tile.record_bytes + row % 16];
+}
+
 /// The code at (row, column): bit positions as plan/cpu_weight_layout.h describes them.
 int packed_code(const PackedMatrix& matrix, std::int64_t row, std::int64_t column) {
-  const std::uint8_t* half = matrix.panel(row / 16).codes + column / 16 * 128 + column % 16 / 8 * 64;
+  const std::int64_t step = column / 16, group = step / matrix.layout.group_steps;
+  const std::uint8_t* half = tile_of(matrix, row).codes + group * matrix.layout.record_bytes +
+                             step % matrix.layout.group_steps * 512 + column % 16 / 8 * 64;
   std::uint32_t word;
   std::memcpy(&word, half + row % 16 * 4, 4);
   const auto position = column % 8;
@@ -24,7 +39,7 @@ int packed_code(const PackedMatrix& matrix, std::int64_t row, std::int64_t colum
 }
 
 double packed_scale(const PackedMatrix& matrix, PanelFormat format, std::int64_t row, std::int64_t group) {
-  const std::uint8_t* at = matrix.panel(row / 16).scales + (group * 16 + row % 16) * matrix.scale_bytes;
+  const std::uint8_t* at = packed_scale_at(matrix, row, group);
   if (matrix.scale_bytes == 4) {
     float value;
     std::memcpy(&value, at, 4);
@@ -41,20 +56,20 @@ TEST(Repack, EveryFormatReadsBackAsItWas) {
   for (const FormatCase& format : test::format_cases()) {
     SCOPED_TRACE(format.name);
     const PackedUp packed(format, 40, 328, 7);  // both with a tail: 2.5 panels, 20.5 steps
-    const PackedMatrix& matrix = packed.expert().up;
+    const PackedMatrix& matrix = packed.expert().gate_up;
     for (std::int64_t row = 0; row < packed.up.rows; ++row)
       for (std::int64_t column = 0; column < packed.up.k; ++column, ++codes)
         ASSERT_EQ(packed_code(matrix, row, column), packed.up.code(row, column)) << row << ", " << column;
     for (std::int64_t row = 0; row < packed.up.rows; ++row)
       for (std::int64_t group = 0; group < packed.up.groups; ++group) {
         if (matrix.scale_bytes == 1) {
-          ASSERT_EQ(matrix.panel(row / 16).scales[group * 16 + row % 16],
+          ASSERT_EQ(*packed_scale_at(matrix, row, group),
                     packed.up.scales[static_cast<std::size_t>(row * packed.up.groups + group)]);
         } else {
           ASSERT_EQ(packed_scale(matrix, packed.expert().format, row, group), packed.up.scale(row, group));
         }
         if (format.spec.zero_points) {
-          ASSERT_EQ(matrix.panel(row / 16).zeros[group * 16 + row % 16],
+          ASSERT_EQ(packed_zero(matrix, row, group),
                     packed.up.zeros[static_cast<std::size_t>(row * packed.up.groups + group)]);
         }
       }
@@ -67,14 +82,14 @@ TEST(Repack, EveryFormatReadsBackAsItWas) {
 TEST(Repack, PaddedPositionsHaveTheValueZero) {
   for (const FormatCase& format : test::format_cases()) {
     SCOPED_TRACE(format.name);
-    const PackedUp packed(format, 24, 40, 9);  // 8 padded rows, 8 padded columns
-    const PackedMatrix& matrix = packed.expert().up;
-    for (std::int64_t row = 0; row < 32; ++row)
+    const PackedUp packed(format, 24, 40, 9);  // 40 padded rows, 8 padded columns
+    const PackedMatrix& matrix = packed.expert().gate_up;
+    for (std::int64_t row = 0; row < 64; ++row)
       for (std::int64_t column = 0; column < 48; ++column) {
         if (row < 24 && column < 40) continue;
         const std::int64_t group = format.spec.group_size == 0 ? 0 : column / format.spec.group_size;
         const int zero = format.spec.format != WeightFormat::int4 ? 0
-                         : format.spec.zero_points                ? matrix.panel(row / 16).zeros[group * 16 + row % 16]
+                         : format.spec.zero_points                ? packed_zero(matrix, row, group)
                                                                   : 8;
         ASSERT_EQ(packed_code(matrix, row, column), zero) << row << ", " << column;
       }
@@ -85,7 +100,7 @@ TEST(Repack, BytesAreWhatThePlanSays) {
   for (const FormatCase& format : test::format_cases()) {
     const PackedUp packed(format, 40, 328, 7);
     const auto planned = static_cast<std::uint64_t>(cpu_weight_layout(test::caps_of(format.spec, 328, 40)).total_bytes);
-    if (packed.expert().up.scale_bytes <= 2)
+    if (packed.expert().gate_up.scale_bytes <= 2)
       EXPECT_EQ(packed.packed->bytes(), planned) << format.name;
     else
       EXPECT_GT(packed.packed->bytes(), planned) << format.name;

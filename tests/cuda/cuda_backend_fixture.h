@@ -17,6 +17,7 @@
 #include "fourfold/verify.h"
 #include "jit/jit_fixture.h"
 #include "kernels/params/moe_params.h"
+#include "kernels/params/tile_params.h"
 #include "moe/random_call.h"
 #include "stand_in_driver.h"
 #include "support/moe_layer.h"
@@ -39,6 +40,10 @@ class StandInCompiler : public PretendingCompiler {
   static std::size_t params_bytes(const std::string& entry) {
     if (entry == "route_resolve") return sizeof(kernels::RouteResolveParams);
     if (entry == "route_sort") return sizeof(kernels::RouteSortParams);
+    if (entry == "route_tiles") return sizeof(kernels::RouteTilesParams);
+    if (entry == "gate_up_tiles") return sizeof(kernels::GateUpTilesParams);
+    if (entry == "down_sums" || entry == "down_rows") return sizeof(kernels::DownTilesParams);
+    if (entry == "combine_rows") return sizeof(kernels::CombineRowsParams);
     return entry == "gate_up_naive" ? sizeof(kernels::GateUpParams) : sizeof(kernels::DownParams);
   }
 };
@@ -101,7 +106,7 @@ class CudaBackendTest : public StandInTest {
     return options;
   }
   std::shared_ptr<Backend> make_backend(int ordinal = 0) {
-    return std::make_shared<Backend>(make_cuda_interface(driver_, ordinal, options()));
+    return std::make_shared<Backend>(make_cuda_interface(driver_, ordinal, options(), false, naive_kernels_));
   }
   /// Fills the cache folder with the kernels of `caps`, by a backend that is gone on return.
   void warm_the_disk(const Caps& caps) {
@@ -132,6 +137,7 @@ class CudaBackendTest : public StandInTest {
   }
   CUstream handle(fourfold::Stream stream) const { return static_cast<CUstream>(stream.handle); }
 
+  bool naive_kernels_ = true;  // four launches whatever the problem: what most tests here are about
   TemporaryFolder folder_;
   Reports reports_;
   std::shared_ptr<StandInCompiler> compiler_ = std::make_shared<StandInCompiler>();

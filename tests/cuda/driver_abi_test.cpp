@@ -41,6 +41,7 @@ TEST(DriverAbi, ParametersAreThoseOfTheHeader) {
   FOURFOLD_SAME(device_get_name, cuDeviceGetName);
   FOURFOLD_SAME(device_get_attribute, cuDeviceGetAttribute);
   FOURFOLD_SAME(device_total_mem, cuDeviceTotalMem_v2);
+  FOURFOLD_SAME(device_get_pci_bus_id, cuDeviceGetPCIBusId);
   FOURFOLD_SAME(primary_ctx_retain, cuDevicePrimaryCtxRetain);
   FOURFOLD_SAME(primary_ctx_release, cuDevicePrimaryCtxRelease_v2);
   FOURFOLD_SAME(ctx_push_current, cuCtxPushCurrent_v2);

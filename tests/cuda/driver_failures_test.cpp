@@ -51,7 +51,7 @@ class DriverFailures : public CudaBackendTest {
     images.report = images.disk.report = [](std::string_view) {};
     auto driver = DriverApi::open(FOURFOLD_STAND_IN_CUDA);
     fill_thread_cache();
-    Backend backend(make_cuda_interface(std::move(driver), 0, std::move(images), true));
+    Backend backend(make_cuda_interface(std::move(driver), 0, std::move(images), true, true));
     const DeviceLayer layer(caps_, backend);
     warm_up(layer.plan, backend);
     run(layer.bind(own_stream(backend)));

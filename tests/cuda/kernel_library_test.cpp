@@ -67,13 +67,13 @@ TEST_F(KernelLibraryTest, ListsTheCatalogAndFindsNothingAtFirst) {
 TEST_F(KernelLibraryTest, AKeyIsPrintedWithEveryIngredient) {
   const std::vector<KernelState> kernels = KernelLibrary(settings).list(kArch, problem);
   ASSERT_EQ(kernels.size(), count);
-  const auto of_first_step = [](const KernelState& kernel) { return kernel.source == "moe/gate_up_naive.cu"; };
+  const auto of_first_step = [](const KernelState& kernel) { return kernel.source == "moe/gate_up_tiles.cu"; };
   const auto found = std::find_if(kernels.begin(), kernels.end(), of_first_step);
   ASSERT_NE(found, kernels.end());
   const std::string& key = found->key;
   for (const char* part :
-       {"file moe/gate_up_naive.cu\n", "file params/moe_params.h\n", "digest ", "entry gate_up_naive\n",
-        "macro ACTIVATION\nvalue silu\n", "option --fmad=false\n", "architecture sm_120a\n", "compiler nvrtc "})
+       {"file moe/gate_up_tiles.cu\n", "file params/tile_params.h\n", "digest ", "entry gate_up_tiles\n",
+        "macro FORMAT\nvalue nvfp4\n", "option --fmad=false\n", "architecture sm_120a\n", "compiler nvrtc "})
     EXPECT_NE(key.find(part), std::string::npos) << part << "\n" << key;
 }
 

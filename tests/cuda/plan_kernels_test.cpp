@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda_backend_fixture.h"
+#include "plan/cuda_naive_plan.h"
 
 namespace fourfold::cuda {
 namespace {
@@ -28,14 +29,16 @@ class PlanKernelsTest : public CudaBackendTest {
   }
   std::unique_ptr<PlanKernels> make_kernels() { return std::make_unique<PlanKernels>(context(), "sm_90a", options()); }
   static PlanRef plan_of(const std::string& problem) {
-    return fourfold::plan(support::caps_of(problem), device_preset("h200")).data();
+    Device device = device_preset("h200");
+    device.naive_kernels = true;  // four kernels whatever the problem
+    return fourfold::plan(support::caps_of(problem), device).data();
   }
   std::shared_ptr<const CudaBoundKernels> resolve(const PlanRef& plan) {
     return std::static_pointer_cast<const CudaBoundKernels>(kernels_->resolve(plan, stream_.value(), 1));
   }
   static std::vector<std::string> names_of(const CudaBoundKernels& kernels) {
     std::vector<std::string> names;
-    for (const Kernel& kernel : kernels.steps) names.push_back(kernel.name());
+    for (const Kernel& kernel : kernels.kernels) names.push_back(kernel.name());
     return names;
   }
   static std::vector<std::string> names_of(const PlanData& plan) {
@@ -74,9 +77,9 @@ TEST_F(PlanKernelsTest, PlansShareWhatTheyHaveInCommon) {
   const auto first = resolve(plan_), second = resolve(other);
   EXPECT_EQ(kernels_->counters().loaded, 5u);
   EXPECT_EQ(kernels_->counters().from_memory, 3u);
-  for (const CudaStep step : {kCudaRouteResolve, kCudaRouteSort, kCudaDown})
-    EXPECT_EQ(first->steps[step].function(), second->steps[step].function());
-  EXPECT_NE(first->steps[kCudaGateUp].function(), second->steps[kCudaGateUp].function());
+  for (const CudaNaiveStep step : {kCudaRouteResolve, kCudaRouteSort, kCudaDown})
+    EXPECT_EQ(first->kernels[step].function(), second->kernels[step].function());
+  EXPECT_NE(first->kernels[kCudaGateUp].function(), second->kernels[kCudaGateUp].function());
 }
 
 TEST_F(PlanKernelsTest, APlanOfLoadedKernelsIsServedUnderCapture) {
@@ -236,7 +239,7 @@ TEST_F(PlanKernelsTest, KernelsOutliveTheCacheThatMadeThem) {
   auto bound = resolve(plan_);
   kernels_.reset();
   EXPECT_EQ(control_.live("module"), 4);
-  bound->steps[kCudaRouteSort].launch({}, stream_.value(), kernels::RouteSortParams{});
+  bound->kernels[kCudaRouteSort].launch({}, stream_.value(), kernels::RouteSortParams{});
   bound.reset();
   EXPECT_EQ(control_.live("module"), 0);
 }

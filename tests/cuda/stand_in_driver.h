@@ -31,6 +31,7 @@ class StandInControl {
   decltype(&stand_in_set_attribute) set_attribute;
   decltype(&stand_in_set_memory_limit) set_memory_limit;
   decltype(&stand_in_set_strict_module_load) set_strict_module_load;
+  decltype(&stand_in_set_launch_us) set_launch_us;
   decltype(&stand_in_fail) fail;
   decltype(&stand_in_failures_left) failures_left;
   decltype(&stand_in_call_count) call_count;
@@ -40,6 +41,7 @@ class StandInControl {
   decltype(&stand_in_memory_used) memory_used;
   decltype(&stand_in_thread_mode) thread_mode;
   decltype(&stand_in_context_depth) context_depth;
+  decltype(&stand_in_management_sessions) management_sessions;
 
   /// Calls from number `begin` on.
   std::vector<StandInCall> calls(std::uint64_t begin = 0) const {
@@ -63,6 +65,7 @@ class StandInControl {
     load(set_attribute, "stand_in_set_attribute");
     load(set_memory_limit, "stand_in_set_memory_limit");
     load(set_strict_module_load, "stand_in_set_strict_module_load");
+    load(set_launch_us, "stand_in_set_launch_us");
     load(fail, "stand_in_fail");
     load(failures_left, "stand_in_failures_left");
     load(call_count, "stand_in_call_count");
@@ -72,6 +75,7 @@ class StandInControl {
     load(memory_used, "stand_in_memory_used");
     load(thread_mode, "stand_in_thread_mode");
     load(context_depth, "stand_in_context_depth");
+    load(management_sessions, "stand_in_management_sessions");
   }
   template <class Function>
   void load(Function& function, const char* name) {

@@ -9,38 +9,63 @@
 namespace fourfold::gpu_test {
 namespace {
 
-// BL-15.
-TEST(Determinism, FiftyRunsGiveTheSameBytes) {
-  for (const char* problem :
-       {"t257 k4 e16 h256 i128 nvfp4 bf16 silu", "t257 k4 e16 h256 i128 int4 g32 zp f16 swiglu_oai bias"}) {
-    const Caps caps = support::caps_of(problem);
-    const RandomExperts experts(caps, 1);
-    const RandomCall call = random_call(caps, caps.max_tokens, 2);
-    const GpuLayer layer(gpu(), caps, experts.stacked());
-    const GpuCall on_gpu(layer, call.tensors);
-    const Bytes first = on_gpu.run();
-    for (int run = 1; run < 50; ++run)
-      ASSERT_EQ(on_gpu.run(static_cast<unsigned char>(run * 37)), first) << problem << ", run " << run;
-  }
+/// The device with fewer multiprocessors: other grids, other blocks of an item, the same results.
+Plan plan_with(const Caps& caps, int multiprocessors) {
+  Device device = gpu().device();
+  device.multiprocessors = multiprocessors;
+  return fourfold::plan(caps, device);
 }
 
-TEST(Determinism, ATokenHasTheSameBitsAloneAndInEveryBatch) {
-  const Caps caps = support::caps_of("t257 k4 e16 h256 i128 nvfp4 bf16 silu");
+// BL-15. Sums of many terms, so that another order would show: 64 tokens are added in shared memory, 300 in panels.
+TEST(Determinism, FiftyRunsGiveTheSameBytesOnAnyNumberOfMultiprocessors) {
+  for (const char* sizes : {"t64 k8 e16 h1024 i512 ", "t300 k8 e16 h1024 i512 "})
+    for (const char* format : {"nvfp4 bf16 silu", "int4 g32 zp f16 swiglu_oai bias"}) {
+      const Caps caps = support::caps_of(std::string(sizes) + format);
+      const RandomExperts experts(caps, 1);
+      const RandomCall call = random_call(caps, caps.max_tokens, 2);
+      Bytes first;
+      for (const int multiprocessors : {132, 66, 20, 1}) {
+        const GpuLayer layer(gpu(), plan_with(caps, multiprocessors), experts.stacked());
+        const GpuCall on_gpu(layer, call.tensors);
+        if (first.empty()) first = on_gpu.run();
+        for (int run = 0; run < 50; ++run)
+          ASSERT_EQ(on_gpu.run(static_cast<unsigned char>(run * 37)), first)
+              << sizes << format << " on " << multiprocessors << " multiprocessors, run " << run;
+      }
+    }
+}
+
+/// `tokens` tokens at once and cut into batches: the same bytes, across every border between bands.
+void expect_same_in_batches(const std::string& problem, std::initializer_list<std::int64_t> batches) {
+  const Caps caps = support::caps_of(problem);
   const RandomExperts experts(caps, 8);
-  const RandomCall call = random_call(caps, 257, 9);
+  const std::int64_t tokens = caps.max_tokens;
+  const RandomCall call = random_call(caps, tokens, 9);
   const GpuLayer layer(gpu(), caps, experts.stacked());
+  EXPECT_GT(layer.plan().bands().size(), 1u) << "no border to cross";
   GpuCall on_gpu(layer, call.tensors);
   const Bytes all = on_gpu.run();
-  const std::size_t row = all.size() / 257;
-  for (const std::int64_t batch : {1, 4, 16, 64})
-    for (std::int64_t first = 0; first < 257; first += batch) {
-      const std::int64_t count = std::min<std::int64_t>(batch, 257 - first);
+  const std::size_t row = all.size() / static_cast<std::size_t>(tokens);
+  for (const std::int64_t batch : batches)
+    for (std::int64_t first = 0; first < tokens; first += batch) {
+      const std::int64_t count = std::min<std::int64_t>(batch, tokens - first);
       on_gpu.load(support::rows_of(call.tensors, first, count));
       const Bytes part = on_gpu.run();
       ASSERT_EQ(part.size(), count * row);
       ASSERT_EQ(std::memcmp(part.data(), all.data() + first * row, part.size()), 0)
-          << "rows from " << first << " in batches of " << batch;
+          << problem << ": rows from " << first << " in batches of " << batch;
     }
+}
+
+// 300 tokens go through panels of rows, fewer through sums in shared memory: two paths, one result.
+TEST(Determinism, ATokenHasTheSameBitsAloneAndInEveryBatch) {
+  for (const char* format : {"nvfp4 bf16 silu", "mxfp4 f16 swiglu_oai bias", "int4 g32 bf16 gelu_tanh",
+                             "int4 g128 zp f16 relu2 bias on_input"})
+    expect_same_in_batches(std::string("t300 k4 e16 h256 i128 ") + format, {1, 4, 17, 64, 150, 256, 299});
+}
+
+TEST(Determinism, ATokenHasTheSameBitsAloneAndInEveryBatchOfALargeModel) {
+  expect_same_in_batches("t300 k8 e64 h6144 i512 nvfp4 bf16 silu", {1, 13, 128});
 }
 
 // Another plan's weights and workspace of the same layer: nothing of a backend's history is in a result.
@@ -106,50 +131,6 @@ TEST(MemoryFlat, LayersGiveBackWhatTheyTook) {
   const std::uint64_t before = free_bytes(*context());
   for (int i = 0; i < 20; ++i) round();
   EXPECT_EQ(free_bytes(*context()), before);
-}
-
-/// Rows of `block` again and again until there are `rows`: the same results in every period.
-template <class T>
-std::vector<T> repeated(const std::vector<T>& block, std::size_t times) {
-  std::vector<T> all;
-  all.reserve(block.size() * times);
-  for (std::size_t i = 0; i < times; ++i) all.insert(all.end(), block.begin(), block.end());
-  return all;
-}
-
-/// A call of `tokens` = 1000 * times rows that repeats one of 1000 rows, compared with the small one row by row.
-void expect_repeats(const Caps& caps, std::size_t times) {
-  const RandomExperts experts(caps, 4);
-  const RandomCall block = random_call(caps, 1000, 5);
-  const GpuLayer layer(gpu(), caps, experts.stacked());
-  const Bytes small = GpuCall(layer, block.tensors).run();
-  const std::vector<std::byte> x = repeated(block.x, times), ids = repeated(block.topk_ids, times);
-  const std::vector<float> weights = repeated(block.topk_weights, times);
-  MoeTensors tensors = block.tensors;
-  const auto tokens = static_cast<std::int64_t>(1000 * times);
-  tensors.x = ConstTensorView(x.data(), caps.activation_dtype, {tokens, caps.hidden});
-  tensors.topk_ids = ConstTensorView(ids.data(), DType::i32, {tokens, caps.top_k});
-  tensors.topk_weights = ConstTensorView(weights.data(), DType::f32, {tokens, caps.top_k});
-  const GpuCall large(layer, tensors);
-  const Bytes out = large.run();
-  ASSERT_EQ(out.size(), small.size() * times);
-  for (std::size_t i = 0; i < times; ++i)
-    ASSERT_EQ(std::memcmp(out.data() + i * small.size(), small.data(), small.size()), 0) << "rows from " << 1000 * i;
-  EXPECT_TRUE(large.untouched());
-}
-
-// BL-16: at width 2816, row 762601 is the first whose bf16 offset needs more than 32 bits.
-TEST(LargeOffsets, RoutedRowsOfTheIntermediate) {
-  const Caps caps = support::caps_of("t100000 k8 e16 h8 i2816 nvfp4 bf16 silu");
-  if (free_bytes(*context()) < (std::uint64_t{8} << 30)) GTEST_SKIP() << "needs 8 GiB of free device memory";
-  expect_repeats(caps, 100);
-}
-
-TEST(LargeOffsets, RowsOfTheInputAndTheOutput) {
-  const Caps caps = support::caps_of("t800000 k1 e16 h2816 i8 nvfp4 bf16 silu");
-  if (depth() == Depth::quick) GTEST_SKIP() << "moves 18 GB between host and device: only in --part 1 and 3";
-  if (free_bytes(*context()) < (std::uint64_t{12} << 30)) GTEST_SKIP() << "needs 12 GiB of free device memory";
-  expect_repeats(caps, 800);
 }
 
 }  // namespace

@@ -3,23 +3,45 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "gpu/flush_memory.h"
 #include "gpu/gpu_device.h"
+#include "gpu/planted_faults.h"
 #include "moe/reference_moe.h"
 #include "moe/verify_call.h"
 
 namespace fourfold::gpu_test {
 namespace {
 
-constexpr unsigned char kGuardByte = 0xc5;
+constexpr unsigned char kGuardByte = 0xff;
+constexpr std::uint64_t kWorkspaceAlignment = 256;  // bind refuses less
+constexpr std::uint64_t kWeightAlignment = 16;
+
+/// Memory that ends where its mapping ends, when a test asked for it: with the alignment that this kind needs.
+template <class Make>
+auto placed(std::uint64_t alignment, const Make& make) {
+  if (!allocations_are_flush()) return make();
+  const FlushAllocations flush(alignment);
+  return make();
+}
+
+Plan plan_for(const Caps& caps, const Backend& backend) {
+  Plan plan = fourfold::plan(caps, backend.device());
+  return workspaces_are_short() && plan.workspace_bytes() > 0 ? with_short_workspace(plan) : plan;
+}
 
 ExpertWeights pack(const Plan& plan, Backend& backend, const StackedExperts& experts) {
   auto source = stacked_source(experts, plan.caps());
-  return prepare_weights(plan, backend, *source);
+  return placed(kWeightAlignment, [&] { return prepare_weights(plan, backend, *source); });
 }
 
 std::uint64_t bytes_of(const ConstTensorView& view) {
   return view.absent() ? 0 : static_cast<std::uint64_t>(view.bytes());
+}
+
+std::uint64_t element_bytes(const ConstTensorView& view) {
+  return static_cast<std::uint64_t>(dtype_bits(view.dtype)) / 8;
 }
 
 ConstTensorView on_device(ConstTensorView view, const GuardedMemory& memory) {
@@ -29,10 +51,22 @@ ConstTensorView on_device(ConstTensorView view, const GuardedMemory& memory) {
 
 }  // namespace
 
-GuardedMemory::GuardedMemory(Backend& backend, std::uint64_t bytes)
-    : backend_(backend), bytes_(bytes), memory_(Workspace::allocate(bytes + 2 * kGuardBytes, backend)) {
-  fourfold::fill(backend_, memory_.span(), kGuardByte);
-  fill(0xff);
+bool& fresh_workspaces() {
+  static bool fresh = false;
+  return fresh;
+}
+
+GuardedMemory::GuardedMemory(Backend& backend, std::uint64_t bytes, std::uint64_t alignment)
+    : backend_(backend),
+      bytes_(bytes),
+      guard_bytes_(allocations_are_flush() ? 0 : kGuardBytes),
+      memory_(placed(alignment, [&] { return Workspace::allocate(bytes + 2 * guard_bytes_, backend); })) {
+  if (!fresh_workspaces()) {
+    fourfold::fill(backend_, memory_.span(), kGuardByte);  // the bytes themselves too
+    return;
+  }
+  fourfold::fill(backend_, memory_.span().first(guard_bytes_), kGuardByte);
+  fourfold::fill(backend_, memory_.span().last(guard_bytes_), kGuardByte);
 }
 
 void GuardedMemory::load(const void* host, std::uint64_t bytes) const {
@@ -49,19 +83,22 @@ Bytes GuardedMemory::read(std::uint64_t bytes) const {
 
 bool GuardedMemory::intact() const {
   const std::span<std::byte> all = memory_.span();
-  for (const std::span<std::byte> area : {all.first(kGuardBytes), all.last(kGuardBytes)}) {
-    Bytes host(kGuardBytes);
+  for (const std::span<std::byte> area : {all.first(guard_bytes_), all.last(guard_bytes_)}) {
+    Bytes host(guard_bytes_);
     copy_to_host(backend_, host, area);
-    if (host != Bytes(kGuardBytes, std::byte{kGuardByte})) return false;
+    if (host != Bytes(guard_bytes_, std::byte{kGuardByte})) return false;
   }
   return true;
 }
 
 GpuLayer::GpuLayer(Backend& backend, const Caps& caps, const StackedExperts& experts, bool cold)
+    : GpuLayer(backend, plan_for(caps, backend), experts, cold) {}
+
+GpuLayer::GpuLayer(Backend& backend, Plan plan, const StackedExperts& experts, bool cold)
     : backend_(backend),
-      plan_(fourfold::plan(caps, backend.device())),
+      plan_(std::move(plan)),
       weights_(pack(plan_, backend, experts)),
-      workspace_(backend, plan_.workspace_bytes()) {
+      workspace_(backend, plan_.workspace_bytes(), kWorkspaceAlignment) {
   if (!cold) warm_up(plan_, backend);
 }
 
@@ -71,11 +108,11 @@ GpuCall::GpuCall(const GpuLayer& layer, const MoeTensors& inputs, const GuardedM
     : layer_(layer),
       workspace_(workspace),
       x_(layer.backend(), bytes_of(inputs.x)),
-      ids_(layer.backend(), bytes_of(inputs.topk_ids)),
-      weights_(layer.backend(), bytes_of(inputs.topk_weights)),
-      map_(layer.backend(), bytes_of(inputs.expert_map)),
+      ids_(layer.backend(), bytes_of(inputs.topk_ids), element_bytes(inputs.topk_ids)),
+      weights_(layer.backend(), bytes_of(inputs.topk_weights), element_bytes(inputs.topk_weights)),
+      map_(layer.backend(), bytes_of(inputs.expert_map), sizeof(std::int32_t)),
       out_(layer.backend(), bytes_of(inputs.x)),
-      counter_(layer.backend(), sizeof(std::uint32_t)) {
+      counter_(layer.backend(), sizeof(std::uint32_t), sizeof(std::uint32_t)) {
   load(inputs);
   poison();
 }
@@ -101,9 +138,10 @@ Binding GpuCall::bind(Stream stream) const {
 }
 
 void GpuCall::poison(unsigned char value) const {
+  counter_.fill(0);
+  if (fresh_workspaces()) return;
   workspace_.fill(value);
   out_.fill(0xff);  // NaN in both dtypes: an element that is not written shows
-  counter_.fill(0);
 }
 
 Bytes GpuCall::run(unsigned char poison_value) const {
@@ -158,6 +196,74 @@ testing::AssertionResult call_fits(const GpuLayer& layer, const StackedExperts& 
   const ConstTensorView view(out.data(), caps.activation_dtype, {call.tokens(), caps.hidden});
   const Comparison comparison = compare_output(view, reference.expected, reference.bound);
   if (!comparison.ok) return testing::AssertionFailure() << comparison.reason;
+  return testing::AssertionSuccess() << "largest error " << comparison.max_error_over_bound << " bounds";
+}
+
+std::vector<std::int64_t> spread_rows(std::int64_t tokens, std::int64_t count) {
+  std::vector<std::int64_t> rows;
+  count = std::min(tokens, count);
+  for (std::int64_t i = 0; i < count; ++i) rows.push_back(count == 1 ? 0 : i * (tokens - 1) / (count - 1));
+  return rows;
+}
+
+namespace {
+
+Bytes gather(const std::byte* data, std::int64_t row_bytes, const std::vector<std::int64_t>& rows) {
+  Bytes all;
+  all.reserve(rows.size() * static_cast<std::size_t>(row_bytes));
+  for (const std::int64_t row : rows) all.insert(all.end(), data + row * row_bytes, data + (row + 1) * row_bytes);
+  return all;
+}
+
+Bytes gather(ConstTensorView& view, const std::vector<std::int64_t>& rows) {
+  Bytes all = gather(static_cast<const std::byte*>(view.data), view.bytes() / std::max<std::int64_t>(1, view.shape[0]),
+                     rows);
+  view.data = all.data();
+  view.shape[0] = static_cast<std::int64_t>(rows.size());
+  return all;
+}
+
+bool all_finite(const Bytes& out, DType dtype) {
+  const unsigned infinite = dtype == DType::f16 ? 0x7c00 : 0x7f80;  // the exponent of infinities and NaN
+  const std::size_t count = out.size() / 2;
+  std::uint64_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, out.data() + 2 * i, 2);
+    wrong += (bits & infinite) == infinite;
+  }
+  return wrong == 0;
+}
+
+}  // namespace
+
+RowsOfCall::RowsOfCall(const MoeTensors& inputs, const std::vector<std::int64_t>& rows)
+    : rows_(rows), tokens_(inputs.x.shape[0]), tensors_(inputs) {
+  x_ = gather(tensors_.x, rows);
+  ids_ = gather(tensors_.topk_ids, rows);
+  weights_ = gather(tensors_.topk_weights, rows);
+}
+
+Bytes RowsOfCall::of_output(const Bytes& out) const {
+  return gather(out.data(), static_cast<std::int64_t>(out.size()) / std::max<std::int64_t>(1, tokens_), rows_);
+}
+
+testing::AssertionResult samples_fit(const GpuLayer& layer, const StackedExperts& experts, const MoeTensors& inputs,
+                                     std::int64_t rows) {
+  const Caps& caps = layer.plan().caps();
+  const GpuCall call(layer, inputs);
+  const Bytes out = call.run(0x00);
+  if (call.run(0xff) != out) return testing::AssertionFailure() << "a poisoned workspace changes the result";
+  const testing::AssertionResult untouched = call.untouched();
+  if (!untouched) return untouched;
+  if (!all_finite(out, caps.activation_dtype)) return testing::AssertionFailure() << "an element is not finite";
+  const RowsOfCall samples(inputs, spread_rows(call.tokens(), rows));
+  const ReferenceResult reference = reference_moe(caps, experts, samples.tensors());
+  const Bytes sampled = samples.of_output(out);
+  const Comparison comparison =
+      compare_output({sampled.data(), caps.activation_dtype, {samples.tensors().x.shape[0], caps.hidden}},
+                     reference.expected, reference.bound);
+  if (!comparison.ok) return testing::AssertionFailure() << "of the sampled rows: " << comparison.reason;
   return testing::AssertionSuccess() << "largest error " << comparison.max_error_over_bound << " bounds";
 }
 

@@ -1,12 +1,17 @@
 // Opens the driver once and puts counting functions into its table.
 #include "gpu/gpu_device.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
+#include "core/dynamic_library.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/jit/compiler.h"
 #include "cuda/jit/nvrtc_api.h"
+#include "gpu/flush_memory.h"
+#include "gpu/planted_faults.h"
 
 namespace fourfold::gpu_test {
 namespace {
@@ -75,7 +80,9 @@ const std::shared_ptr<const cuda::DriverApi>& counting_driver() {
   static const std::shared_ptr<const cuda::DriverApi> driver = [] {
     std::shared_ptr<const cuda::DriverApi> opened = cuda::DriverApi::open();
     // open() makes a mutable object and nobody else has seen this one yet.
-    install_counters(const_cast<cuda::DriverApi&>(*opened));
+    auto& table = const_cast<cuda::DriverApi&>(*opened);
+    install_flush_allocations(table);
+    install_counters(table);
     return opened;
   }();
   return driver;
@@ -89,28 +96,83 @@ int gpu_count() {
 
 cuda::ContextRef context(int ordinal) { return cuda::Context::retain(counting_driver(), ordinal); }
 
-std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings) {
-  return std::make_shared<Backend>(
-      cuda::make_cuda_interface(counting_driver(), ordinal, cuda::image_store_options(settings)));
+namespace {
+
+struct Shared {
+  std::shared_ptr<Backend> tiles, naive;
+};
+Shared& shared() {
+  static Shared backends;
+  return backends;
+}
+
+/// Nothing planted: null.
+std::unique_ptr<PatchedSources>& planted_sources() {
+  static std::unique_ptr<PatchedSources> sources;
+  return sources;
+}
+bool short_workspaces = false;
+
+std::vector<std::string> compiler_folders(const Settings& settings) {
+  if (settings.kernel_dir.empty()) return {};
+  return {DynamicLibrary::literal_pattern(settings.kernel_dir)};
+}
+
+cuda::ImageStoreOptions image_options(const Settings& settings) {
+  cuda::ImageStoreOptions options = cuda::image_store_options(settings);
+  if (planted_sources() == nullptr) return options;
+  options.sources = &planted_sources()->tree();
+  options.compiler = std::make_shared<cuda::NvrtcCompiler>(*options.sources, compiler_folders(settings));
+  options.pack_folders.clear();
+  options.disk.enabled = false;
+  return options;
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings, bool naive_kernels) {
+  return std::make_shared<Backend>(cuda::make_cuda_interface(counting_driver(), ordinal, image_options(settings),
+                                                             settings.poison_workspace, naive_kernels));
 }
 
 std::shared_ptr<Backend> new_backend(int ordinal) { return new_backend(ordinal, settings_from_environment()); }
 
-namespace {
-std::shared_ptr<Backend>& shared_backend() {
-  static std::shared_ptr<Backend> backend = new_backend();
-  return backend;
+Backend& gpu() {
+  if (shared().tiles == nullptr) shared().tiles = new_backend();
+  return *shared().tiles;
 }
-}  // namespace
 
-Backend& gpu() { return *shared_backend(); }
-void close_gpu() { shared_backend().reset(); }
+Backend& naive_gpu() {
+  if (shared().naive == nullptr) shared().naive = new_backend(0, settings_from_environment(), true);
+  return *shared().naive;
+}
+
+void close_gpu() { shared() = {}; }
+
+KernelCounters shared_counters() {
+  KernelCounters sum = kernel_counters(gpu());
+  if (shared().naive == nullptr) return sum;
+  const KernelCounters naive = kernel_counters(naive_gpu());
+  sum.from_pack += naive.from_pack;
+  sum.from_disk += naive.from_disk;
+  sum.compiled += naive.compiled;
+  sum.loaded += naive.loaded;
+  return sum;
+}
+
+void plant(const std::string& fault) {
+  const PlantedFault& planted = planted_fault(fault);
+  if (planted.path.empty())
+    short_workspaces = true;
+  else
+    planted_sources() = std::make_unique<PatchedSources>(planted);
+}
+
+bool workspaces_are_short() { return short_workspaces; }
 
 Compiler find_compiler() {
-  const std::string folder = settings_from_environment().kernel_dir;
-  const std::vector<std::string> folders(folder.empty() ? 0 : 1, folder);
   try {
-    return {"nvrtc " + cuda::NvrtcApi::open(folders)->version(), ""};
+    return {"nvrtc " + cuda::NvrtcApi::open(compiler_folders(settings_from_environment()))->version(), ""};
   } catch (const Error& error) {
     return {"", error.what()};
   }
@@ -119,6 +181,17 @@ Compiler find_compiler() {
 Depth& depth() {
   static Depth chosen = Depth::full;
   return chosen;
+}
+
+namespace {
+using Clock = std::chrono::steady_clock;
+Clock::time_point deadline = Clock::time_point::max();
+}  // namespace
+
+bool out_of_time() { return Clock::now() >= deadline; }
+
+void set_deadline(double seconds) {
+  deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 std::string& cases_folder() {

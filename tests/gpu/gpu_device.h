@@ -40,11 +40,21 @@ cuda::ContextRef context(int ordinal = 0);
 
 /// A backend of its own: nothing loaded, all counters zero. Settings: the environment's unless given.
 std::shared_ptr<Backend> new_backend(int ordinal = 0);
-std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings);
+std::shared_ptr<Backend> new_backend(int ordinal, const Settings& settings, bool naive_kernels = false);
 /// The one that most tests share, on GPU 0; made at the first call.
 Backend& gpu();
-/// Ends it, before the driver ends with the process. Nobody may use it afterwards.
+/// The same with the plain twins of the kernels.
+Backend& naive_gpu();
+/// Ends them, before the driver ends with the process. Nobody may use them afterwards.
 void close_gpu();
+/// Where the kernels of both came from.
+KernelCounters shared_counters();
+
+/// From now on backends are made with this fault in their kernels or workspaces; their code is compiled here, never
+/// read or kept. Before the first backend.
+void plant(const std::string& fault);
+/// Whether plant() asked for workspaces that are too short.
+bool workspaces_are_short();
 
 /// The compiler that backends of the environment's settings would use: "nvrtc 13.0", or why there is none.
 struct Compiler {
@@ -56,6 +66,9 @@ Compiler find_compiler();
 /// How much a run does: quick takes a sample of the long lists.
 enum class Depth { quick, full };
 Depth& depth();
+/// Whether the time that this run was given (--seconds) is over; never without one.
+bool out_of_time();
+void set_deadline(double seconds);
 /// Where the case files are.
 std::string& cases_folder();
 

@@ -12,6 +12,9 @@
 
 #include "fourfold/fourfold.h"
 #include "fourfold_version.h"
+#include "gpu/catch_listener.h"
+#include "gpu/flush_memory.h"
+#include "gpu/gpu_call.h"
 #include "gpu/gpu_device.h"
 #include "gpu/gpu_report.h"
 
@@ -19,7 +22,8 @@ namespace fourfold::gpu_test {
 namespace {
 
 struct Options {
-  std::string json, label = "run", depth_name = "full", cases, kernels_from;
+  std::string json, label = "run", depth_name = "full", cases, kernels_from, planted;
+  double seconds = 0;
   std::string merge;
   std::vector<std::string> parts, failed, skipped, passed_steps, sanitizers;
 };
@@ -80,7 +84,7 @@ class PartWriter : public testing::EmptyTestEventListener {
                           {"loads", calls.loads.load()},
                           {"allocations", calls.allocations.load()},
                           {"synchronisations", calls.synchronisations.load()}};
-    const KernelCounters counters = kernel_counters(gpu());
+    const KernelCounters counters = shared_counters();
     part["kernels"] = {{"from_pack", counters.from_pack},
                        {"from_disk", counters.from_disk},
                        {"compiled", counters.compiled},
@@ -98,7 +102,7 @@ class PartWriter : public testing::EmptyTestEventListener {
 
 /// Whether the kernels came from where they should: "pack" and "disk" forbid every compile.
 CheckResult kernel_origin(const std::string& wanted) {
-  const KernelCounters counters = kernel_counters(gpu());
+  const KernelCounters counters = shared_counters();
   CheckResult result;
   result.run = 1;
   const std::uint64_t found = wanted == "pack"   ? counters.from_pack
@@ -113,15 +117,50 @@ CheckResult kernel_origin(const std::string& wanted) {
   return result;
 }
 
-int run_tests(const Options& options) {
+/// A run with a planted fault, until a test sees it. 0 when one does.
+int run_planted(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  PartWriter writer(options);
+  if (const Compiler compiler = find_compiler(); !compiler.reason.empty()) {
+    CheckResult skipped;
+    skipped.skipped = 1;
+    skipped.reasons.push_back("no compiler here: " + compiler.reason);
+    writer.add("caught", skipped);
+    writer.write(true);
+    std::printf("skipped: no compiler here: %s\n", compiler.reason.c_str());
+    return 0;
+  }
+  auto* listener = new CatchListener;  // gtest owns it
+  testing::UnitTest::GetInstance()->listeners().Append(listener);
+  testing::GTEST_FLAG(fail_fast) = true;
+  [[maybe_unused]] const int tests_failed = RUN_ALL_TESTS();  // the listener knows which and why
+  const bool planted = workspaces_are_short() || shared_counters().compiled > 0;
+  const CheckResult caught =
+      listener->result(planted, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  writer.add("caught", caught);
+  writer.write(true);
+  close_gpu();
+  std::printf("%s: %s\n", options.planted.c_str(), caught.reasons.front().c_str());
+  return caught.failed > 0 ? 1 : 0;
+}
+
+/// Whatever the tests will look at.
+void set_up(const Options& options) {
   depth() = options.depth_name == "quick" ? Depth::quick : Depth::full;
   cases_folder() = options.cases.empty() ? (program_folder() / "cases").string() : options.cases;
+  if (options.seconds > 0) set_deadline(options.seconds);
+  if (!options.planted.empty()) plant(options.planted);
+  gpu();
+}
+
+int run_tests(const Options& options) {
   try {
-    gpu();
+    set_up(options);
   } catch (const Error& error) {
     std::fprintf(stderr, "fourfold_gpu_tests: %s\n", error.what());
     return error.exit_code();
   }
+  if (!options.planted.empty()) return run_planted(options);
   auto* writer = new PartWriter(options);  // gtest owns it
   testing::UnitTest::GetInstance()->listeners().Append(writer);
   if (options.kernels_from == "compiler")
@@ -197,6 +236,10 @@ int run_main(int argc, char** argv) {
   app.add_option("--cases", options.cases, "Folder of case files; cases/ beside the program unless given");
   app.add_option("--kernels-from", options.kernels_from, "Fail unless every kernel's code came from there")
       ->check(CLI::IsMember({"compiler", "disk", "pack"}));
+  app.add_option("--seconds", options.seconds, "Tests of the pairwise set that begin later are skipped");
+  app.add_flag("--plain-allocations", plain_allocations(), "Leave allocations to the driver: for memcheck");
+  app.add_flag("--fresh-workspaces", fresh_workspaces(), "Leave workspaces and outputs as allocated: for initcheck");
+  app.add_option("--plant", options.planted, "Plant a fault into the kernels; succeed when a test sees it");
   app.add_option("--merge", options.merge, "Merge the parts into this report, instead of running tests");
   app.add_option("--failed", options.failed, "With --merge: STEP=REASON of a step that failed")
       ->allow_extra_args(false);

@@ -10,16 +10,15 @@
 #include "fourfold/fourfold.h"
 #include "gpu/gpu_call.h"
 #include "gpu/gpu_device.h"
+#include "gpu/residue_cases.h"
 #include "support/routes.h"
 
 namespace fourfold::gpu_test {
 namespace {
 
-constexpr const char* kFormats[] = {"nvfp4",     "mxfp4",       "int4 g16", "int4 g32 zp",
-                                    "int4 g128", "int4 g96 zp", "int4 grow"};
+constexpr auto kFormats = kResidueFormats;
 constexpr const char* kDTypes[] = {"bf16", "f16"};
-constexpr const char* kActivations[] = {"silu", "silu limit=0.5", "swiglu_oai", "swiglu_oai limit=2 alpha=1.2 beta=0.5",
-                                        "situ", "gelu_tanh",      "relu2"};
+constexpr auto kActivations = kResidueActivations;
 constexpr const char* kOptions[] = {"", " bias", " on_input", " eg11 bias on_input"};
 
 std::vector<std::string> case_files() {
@@ -31,13 +30,15 @@ std::vector<std::string> case_files() {
 }
 
 TEST(Cases, EveryFileWith16BitActivationsPasses) {
-  std::size_t passed = 0;
-  for (const std::string& file : case_files()) {
-    const CaseResult result = run_case(file, gpu());
-    EXPECT_TRUE(result.ok) << result.name << ": " << result.reason;
-    passed += result.ok;
+  for (Backend* backend : {&gpu(), &naive_gpu()}) {
+    std::size_t passed = 0;
+    for (const std::string& file : case_files()) {
+      const CaseResult result = run_case(file, *backend);
+      EXPECT_TRUE(result.ok) << result.name << ": " << result.reason;
+      passed += result.ok;
+    }
+    EXPECT_GT(passed, 40u);
   }
-  EXPECT_GT(passed, 40u);
 }
 
 TEST(Cases, PlantedFaultsAreSeen) {
@@ -65,34 +66,11 @@ TEST(Cases, Fp32ActivationsAreRefusedWithAReason) {
 
 // The residue, poison and replay matrix of `fourfold verify`.
 TEST(Matrix, EveryProblemPasses) {
-  const std::vector<CaseResult> results = verify_device(gpu(), Inject::none);
-  EXPECT_GT(results.size(), 300u);
-  for (const CaseResult& result : results) EXPECT_TRUE(result.ok) << result.name << ": " << result.reason;
-}
-
-// Each two of format, dtype, activation and options meet in one of these problems: few enough for a sanitizer.
-TEST(Pairwise, EveryPairOfOptions) {
-  std::uint64_t seed = 0;
-  for (std::size_t format = 0; format < std::size(kFormats); ++format)
-    for (std::size_t activation = 0; activation < std::size(kActivations); ++activation) {
-      const std::string problem = std::string("t5 k3 e5 h72 i40 ") + kFormats[format] + " " +
-                                  kDTypes[(format + activation) % 2] + " " + kActivations[activation] +
-                                  kOptions[(format + 2 * activation) % 4];
-      EXPECT_TRUE(problem_fits(gpu(), problem, ++seed, {.ids_are_64_bit = seed % 2 == 0, .plant_dead_ids = true}));
-    }
-  EXPECT_EQ(seed, 49u);
-}
-
-TEST(Pairwise, CapturedAndReplayed) {
-  const Caps caps = support::caps_of("t9 k3 e7 h72 i40 mxfp4 bf16 swiglu_oai bias");
-  const RandomExperts experts(caps, 3);
-  const RandomCall call = random_call(caps, 9, 4, {.plant_dead_ids = true});
-  const GpuLayer layer(gpu(), caps, experts.stacked());
-  const GpuCall on_gpu(layer, call.tensors);
-  const Bytes eager = on_gpu.run();
-  const cuda::Stream stream = cuda::Stream::create(context());
-  const Recording recording = record(on_gpu, stream, cuda::CaptureMode::global);
-  for (int launch = 0; launch < 4; ++launch) EXPECT_EQ(replay(recording, on_gpu, stream), eager) << launch;
+  for (Backend* backend : {&gpu(), &naive_gpu()}) {
+    const std::vector<CaseResult> results = verify_device(*backend, Inject::none);
+    EXPECT_GT(results.size(), 300u);
+    for (const CaseResult& result : results) EXPECT_TRUE(result.ok) << result.name << ": " << result.reason;
+  }
 }
 
 TEST(Options, EveryFormatDTypeAndActivation) {

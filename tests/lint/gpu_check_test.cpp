@@ -6,8 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "gpu/catch_listener.h"
+#include "gpu/flush_memory.h"
 #include "gpu/gpu_report.h"
+#include "gpu/planted_faults.h"
 #include "support/temporary_folder.h"
 
 namespace fourfold::lint {
@@ -69,9 +73,50 @@ TEST(GpuCheck, TheTestProgramEndsWith7AndAReasonWithoutAGpu) {
 TEST(GpuCheck, TheTestProgramHasTheSuitesOfTheReport) {
   const Outcome list = run(kProgram + " --gtest_list_tests");
   EXPECT_EQ(list.exit_code, 0);
-  for (const char* suite : {"Capture", "Cases", "Corpus", "Determinism", "Ids", "LargeOffsets", "Matrix", "MemoryFlat",
-                            "Options", "Pairwise", "Replay", "Shapes", "Tokens"})
+  for (const char* suite :
+       {"Accuracy", "Capture", "Cases", "Corpus", "Determinism", "EndOfMemory", "Extremes", "Ids", "LargeOffsets",
+        "Matrix", "MemoryFlat", "Naive", "Options", "Pairwise", "PairwiseReplay", "PoisonWorkspace", "Replay",
+        "Residues", "Shapes", "Tokens"})
     EXPECT_TRUE(contains(list.text, std::string(suite) + ".\n")) << suite;
+}
+
+TEST(GpuCheck, APlantedFaultWithoutANameOfOneIsAUsageError) {
+  const Outcome outcome = run(kProgram + " --plant nothing");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "tail_mask")) << outcome.text;
+}
+
+// Every fault there is must be asked for by the script, or nobody notices that it is never planted.
+TEST(GpuCheck, TheScriptPlantsEveryFault) {
+  std::ifstream file(kScript);
+  const std::string script((std::istreambuf_iterator<char>(file)), {});
+  for (const gpu_test::PlantedFault& fault : gpu_test::planted_faults())
+    EXPECT_TRUE(contains(script, fault.name)) << fault.name;
+}
+
+TEST(GpuCheck, WhatProvesThatAFaultWasSeen) {
+  EXPECT_TRUE(gpu_test::failure_sees_fault("written outside workspace"));
+  EXPECT_TRUE(gpu_test::failure_sees_fault("C++ exception with description \"cuStreamSynchronize on cuda:0: "
+                                           "CUDA_ERROR_ILLEGAL_ADDRESS (700)\" thrown in the test body."));
+  EXPECT_FALSE(gpu_test::failure_sees_fault("C++ exception with description \"kernel x does not compile\" thrown"));
+  gpu_test::CatchListener listener;
+  EXPECT_EQ(listener.result(true, 1).failed, 1) << "nothing was seen";
+  listener.OnTestPartResult({testing::TestPartResult::kNonFatalFailure, "f.cpp", 1, "C++ exception with description"});
+  EXPECT_EQ(listener.result(true, 1).failed, 1);
+  listener.OnTestPartResult({testing::TestPartResult::kNonFatalFailure, "f.cpp", 1, "row 3 column 4"});
+  EXPECT_EQ(listener.result(true, 1).failed, 0);
+  EXPECT_EQ(listener.result(false, 1).failed, 1) << "nothing was planted";
+}
+
+TEST(GpuCheck, FlushMemoryEndsWhereItsMappingEnds) {
+  for (const std::uint64_t bytes : {1, 16, 4096, 2097152, 2097153})
+    for (const std::uint64_t alignment : {4, 16, 256}) {
+      const gpu_test::FlushLayout layout = gpu_test::flush_layout(bytes, 2097152, alignment);
+      EXPECT_EQ(layout.mapped_bytes % 2097152, 0u);
+      EXPECT_EQ(layout.offset_bytes % alignment, 0u);
+      EXPECT_GE(layout.offset_bytes + bytes, layout.mapped_bytes - alignment + 1);
+      EXPECT_LE(layout.offset_bytes + bytes, layout.mapped_bytes);
+    }
 }
 
 TEST(GpuCheck, MergedPartsAddUp) {

@@ -17,11 +17,12 @@ const std::map<std::string, Areas>& arrows() {
   static const std::map<std::string, Areas> table = {
       {"core", {}},
       {"formats", {"core"}},
-      {"plan", {"core", "formats"}},
+      {"plan", {"core", "formats", "kernels"}},
       {"backend", {"core", "plan"}},
       {"moe", {"backend", "plan", "formats", "core"}},
       {"cpu", {"backend", "plan", "formats", "core"}},
       {"cuda", {"backend", "plan", "formats", "core", "kernels"}},
+      {"benchmark", {"cuda", "backend", "plan", "formats", "core", "kernels"}},
       {"model", {"moe", "backend", "formats", "core"}},
       {"cli", {}},
       {"examples", {}},

@@ -43,6 +43,13 @@ ErrorCode code_of(const std::function<void()>& call) {
   return ErrorCode::internal;
 }
 
+/// The same kernel, with at least as much shared memory: a plan says the most that its own token counts need.
+void expect_covers(KernelSpec catalogued, const KernelSpec& spec) {
+  EXPECT_GE(catalogued.shared_bytes, spec.shared_bytes) << spec.name();
+  catalogued.shared_bytes = spec.shared_bytes;
+  EXPECT_EQ(catalogued, spec) << spec.name();
+}
+
 class KernelCatalog : public testing::TestWithParam<std::string> {};
 
 TEST_P(KernelCatalog, HasEveryKernelOfTheCorpus) {
@@ -54,7 +61,7 @@ TEST_P(KernelCatalog, HasEveryKernelOfTheCorpus) {
     for (const KernelSpec& spec : planned.data()->kernel_specs) {
       ++checked;
       ASSERT_TRUE(catalog.contains(spec.name())) << problem;
-      EXPECT_EQ(catalog.at(spec.name()), spec) << problem;
+      expect_covers(catalog.at(spec.name()), spec);
     }
   }
   EXPECT_GT(checked, 500u);
@@ -74,7 +81,7 @@ TEST_P(KernelCatalog, HasEveryKernelOfRandomProblems) {
     for (const KernelSpec& spec : planned.data()->kernel_specs) {
       ++checked;
       ASSERT_TRUE(catalog.contains(spec.name()));
-      EXPECT_EQ(catalog.at(spec.name()), spec);
+      expect_covers(catalog.at(spec.name()), spec);
     }
   }
   EXPECT_GT(checked, 1000u);

@@ -8,7 +8,7 @@
 
 #include "cuda/moe_params.h"
 #include "cuda/pack_experts.h"
-#include "plan/cuda_plan.h"
+#include "plan/cuda_naive_plan.h"
 #include "plan/plan_data.h"
 #include "support/cuda_on_host.h"
 #include "support/host_backend.h"
@@ -121,10 +121,10 @@ class Call {
 
  private:
   template <class Kernel, class Params>
-  void step(CudaStep step, Kernel kernel, const Params& params) {
+  void step(CudaNaiveStep step, Kernel kernel, const Params& params) {
     for (const Segment& segment : plan_.segments)
       if (segment.first_step == step) std::memset(bound_.workspace + segment.offset_bytes, 0xa5, segment.bytes);
-    const CudaGrid grid = cuda_grid(caps_, step, bound_.tokens);
+    const CudaGrid grid = cuda_grid(caps_, plan_.cuda_bands[0].launches[static_cast<std::size_t>(step)], bound_.tokens);
     play_launch(kernel, params, grid.x, grid.y, plan_.kernel_specs[static_cast<std::size_t>(step)].block_threads,
                 order_);
     for (const Segment& segment : plan_.segments)
@@ -137,9 +137,15 @@ class Call {
   ThreadOrder order_;
 };
 
+Device naive_h200() {
+  Device device = device_preset("h200");
+  device.naive_kernels = true;
+  return device;
+}
+
 class NaiveOnHost final : public HostBackend {
  public:
-  explicit NaiveOnHost(ThreadOrder order) : HostBackend(device_preset("h200")), order_(order) {}
+  explicit NaiveOnHost(ThreadOrder order) : HostBackend(naive_h200()), order_(order) {}
   std::shared_ptr<const PackedExperts> pack_experts(const Plan& plan, ExpertSource& source) override {
     return std::make_shared<const HostExperts>(plan.caps(), source);
   }

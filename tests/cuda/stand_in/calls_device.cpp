@@ -121,6 +121,16 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   });
 }
 
+CUresult cuDeviceGetPCIBusId(char* address, int size, CUdevice device) {
+  return logged("cuDeviceGetPCIBusId", text("device=", device), [&](State& all) {
+    if (!exists(all, device)) return kInvalidDevice;
+    const std::string found = "0000:0" + std::to_string(device) + ":00.0";
+    if (static_cast<std::size_t>(size) <= found.size()) return kInvalidValue;
+    std::memcpy(address, found.c_str(), found.size() + 1);
+    return kSuccess;
+  });
+}
+
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   return logged("cuDeviceTotalMem_v2", text("device=", device), [&](State& all) {
     if (!exists(all, device)) return kInvalidDevice;

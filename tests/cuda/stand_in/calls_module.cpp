@@ -167,7 +167,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     if (params != function->attributes.end())
       all.launched_params.back().assign(static_cast<const char*>(arguments_of_kernel[0]),
                                         static_cast<std::size_t>(params->second));
-    return submit(all, stream, {"cuLaunchKernel", text(function->name, " ", arguments), nullptr});
+    return submit(all, stream, {"cuLaunchKernel", text(function->name, " ", arguments), [&all] {
+                                  all.now_us += all.launch_us;
+                                }});
   });
 }
 

@@ -154,7 +154,7 @@ CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   return logged("cuEventCreate", text("flags=", flags), [&](State& all) {
     const CUcontext context = this_thread_state().current();
     if (context == nullptr) return kInvalidContext;
-    *event = new CUevent_st{context, false, nullptr, nullptr, 0};
+    *event = new CUevent_st{context, false, nullptr, nullptr, 0, 0};
     all.events.insert(*event);
     return kSuccess;
   });
@@ -177,6 +177,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     event->capture = stream->capture;
     event->stream = stream;
     event->captured_nodes = stream->captured_nodes;
+    event->recorded_us = all.now_us;
     return kSuccess;
   });
 }
@@ -197,7 +198,7 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
     if (!all.events.contains(begin) || !all.events.contains(end) || !begin->recorded || !end->recorded)
       return kInvalidHandle;
     if (begin->capture != nullptr || end->capture != nullptr) return kInvalidHandle;
-    *milliseconds = 0;  // no time passes here
+    *milliseconds = static_cast<float>((end->recorded_us - begin->recorded_us) / 1e3);
     return kSuccess;
   });
 }

@@ -27,6 +27,9 @@ void stand_in_set_attribute(int device, int attribute, int value);
 void stand_in_set_memory_limit(int device, std::uint64_t bytes);
 /// 0: loading a module is legal under capture, as with a lazily loading driver. 1 (default): it is an unsafe call.
 void stand_in_set_strict_module_load(int strict);
+/// The time between two events is that of the kernels that ran between their records, each of `microseconds` (default:
+/// what STAND_IN_LAUNCH_US in the environment says, else 0).
+void stand_in_set_launch_us(double microseconds);
 /// The call number `skip` (from 0) of entry point `name` from now on returns `result` and does nothing else. Once.
 void stand_in_fail(const char* name, int skip, int result);
 /// Failures asked for that did not happen yet.
@@ -47,4 +50,6 @@ std::uint64_t stand_in_memory_used(int device);
 /// Of the calling thread; not logged.
 int stand_in_thread_mode();
 int stand_in_context_depth();
+/// Sessions of the management library that were begun and not ended.
+int stand_in_management_sessions();
 }

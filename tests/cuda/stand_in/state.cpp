@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace fourfold::cuda::stand_in {
 
@@ -38,6 +39,9 @@ void State::set_defaults() {
   log.clear();
   failures.clear();
   launched_params.clear();
+  now_us = 0;
+  const char* const launch = std::getenv("STAND_IN_LAUNCH_US");  // for programs that cannot call a control function
+  launch_us = launch == nullptr ? 0 : std::atof(launch);
 }
 
 State& state() {
@@ -142,6 +146,11 @@ void stand_in_set_attribute(int device, int attribute, int value) {
 void stand_in_set_memory_limit(int device, std::uint64_t bytes) {
   const std::scoped_lock lock(state().mutex);
   state().devices.at(device)->memory_limit = bytes;
+}
+
+void stand_in_set_launch_us(double microseconds) {
+  const std::scoped_lock lock(state().mutex);
+  state().launch_us = microseconds;
 }
 
 void stand_in_set_strict_module_load(int strict) {

@@ -43,6 +43,7 @@ struct CUevent_st {
   std::shared_ptr<Capture> capture;  ///< when recorded in a capture
   CUstream stream = nullptr;
   std::uint64_t captured_nodes = 0;
+  double recorded_us = 0;
 };
 struct CUfunc_st {
   CUmodule module = nullptr;
@@ -57,7 +58,7 @@ struct CUmod_st {
 struct GraphNode {
   std::string name;
   std::string arguments;
-  std::function<void()> replay;  ///< empty for a kernel
+  std::function<void()> replay;  ///< what running it does; a kernel only takes its time
 };
 struct CUgraph_st {
   std::vector<GraphNode> nodes;
@@ -105,6 +106,8 @@ struct State {
   std::set<std::shared_ptr<Capture>> captures;  // begun and not ended
   std::vector<StandInCall> log;
   std::vector<InjectedFailure> failures;
+  double now_us = 0;        // what has passed: every kernel that runs takes launch_us
+  double launch_us = 0;
   std::vector<std::string> launched_params;  // of every launch; empty where the image does not say how many bytes
 
   void set_defaults();

@@ -1,0 +1,379 @@
+// Bands, launches and ledger of the tensor-core kernels.
+#include "plan/cuda_tile_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "core/check.h"
+#include "kernels/params/tile_params.h"
+#include "plan/arena.h"
+#include "plan/cuda_tile_table.h"
+#include "plan/cuda_unit_layout.h"
+
+namespace fourfold {
+namespace {
+
+enum TileStep : int { kRoute, kGateUp, kDown, kCombine };
+
+constexpr std::int64_t kReservedSharedBytes = 1024;  // of a block, by the system (CUDA C++ Programming Guide)
+constexpr int kRegistersOfMultiprocessor = 65536;
+constexpr int kMaxThreadRegisters = 255;
+constexpr std::int64_t kRouteSharedBytes = 4 * (kernels::kMaxRouteExperts + kernels::kRouteThreads / 32);
+constexpr std::int64_t kCombineSharedBytes = 64 * 4 * 3;  // position, order and weight of a token's slots
+constexpr std::int64_t kCombineBlocksOfMultiprocessor = 4;
+
+static_assert(kCudaUnitRows == kernels::kUnitRows && kCudaUnitDepth == kernels::kUnitDepth &&
+              kCudaUnitCodeBytes == kernels::kUnitCodeBytes);
+
+/// The largest unit of a projection: fp32 scales where int4 leaves their dtype open until weights are packed.
+std::int64_t largest_unit_bytes(const Caps& caps) {
+  return cuda_unit_layout(caps, {4, 4}).gate_up.unit_bytes;
+}
+
+/// kScaleOnSum of kernels/device/unpack.cuh.
+bool scale_on_sum(const Caps& caps) {
+  const bool bf16 = caps.activation_dtype == DType::bf16;
+  return caps.format.format == WeightFormat::int4 || (caps.format.format == WeightFormat::mxfp4 && !bf16);
+}
+
+/// Of all warps of a block.
+std::int64_t ring_bytes(const Caps& caps, const CudaTileShape& shape, int warps = kernels::kTileWarps) {
+  return std::int64_t{warps} * shape.stages *
+         kernels::stage_bytes(static_cast<int>(largest_unit_bytes(caps)), shape.row_tiles, shape.token_steps,
+                              scale_on_sum(caps));
+}
+
+/// Sums of a slice of columns for one token; the pad keeps neighbouring tokens on different banks (down_body.cuh).
+std::int64_t sum_bytes_per_token(const CudaTileShape& shape) {
+  return (kCudaUnitRows * shape.row_tiles + 8) * 4;
+}
+
+/// Barriers, sums of a slice of columns for `tokens` tokens, and the rings.
+std::int64_t sums_shared_bytes(const Caps& caps, const CudaTileShape& shape, std::int64_t tokens) {
+  return kernels::kTurnBytes + ring_bytes(caps, shape, kernels::kDownSumsWarps) + tokens * sum_bytes_per_token(shape);
+}
+
+/// Blocks of kTileThreads that the registers which the launch bounds promise leave room for: two for small items.
+int blocks_by_registers(const CudaTileShape& shape) { return shape.row_tiles * shape.token_steps <= 4 ? 2 : 1; }
+
+/// Blocks of kTileThreads that a multiprocessor holds at once.
+std::int64_t blocks_per_multiprocessor(const Device& device, const CudaTileShape& shape, std::int64_t shared_bytes) {
+  const std::int64_t by_registers = blocks_by_registers(shape);
+  const std::int64_t by_memory =
+      (device.shared_memory_bytes + kReservedSharedBytes) / (shared_bytes + kReservedSharedBytes);
+  return std::max<std::int64_t>(1, std::min(by_registers, by_memory));
+}
+
+/// Everything that one band needs, chosen.
+struct BandChoice {
+  std::int64_t min_tokens = 1, max_tokens = 1;
+  CudaTileShape gate_up, down;
+  bool sums = true;  ///< the second projection: sums in shared memory, or panels of rows
+};
+
+std::optional<CudaTileShape> gate_up_shape(const Caps& caps, const Device& device, int token_steps) {
+  for (const CudaTileShape& shape : kGateUpShapes)
+    if (shape.token_steps == token_steps && kernels::kSumBytes + ring_bytes(caps, shape) <= device.shared_memory_bytes)
+      return shape;
+  return std::nullopt;
+}
+
+/// Whether down_sums keeps its registers: mxfp4 in fp16 holds scales and partial sums beside the sums, and three row
+/// tiles of two token steps spill (sm_100a).
+bool has_sums_instance(const Caps& caps, const CudaTileShape& shape) {
+  const bool tight = caps.format.format == WeightFormat::mxfp4 && scale_on_sum(caps);
+  return !tight || shape.row_tiles * shape.token_steps <= 4;
+}
+
+/// Slices of output columns so wide that every multiprocessor owns at most one, as far as there are instances.
+std::optional<CudaTileShape> sums_shape(const Caps& caps, const Device& device, int token_steps, std::int64_t tokens) {
+  const std::int64_t wanted = ceil_div(ceil_div(caps.hidden, kCudaUnitRows), device.multiprocessors);
+  for (const CudaTileShape& shape : kDownSumsShapes)
+    if (shape.token_steps == token_steps && shape.row_tiles <= wanted && has_sums_instance(caps, shape) &&
+        sums_shared_bytes(caps, shape, tokens) <= device.shared_memory_bytes)
+      return shape;
+  return std::nullopt;
+}
+
+std::optional<CudaTileShape> rows_shape(const Caps& caps, const Device& device, int token_steps) {
+  for (const CudaTileShape& shape : kDownRowsShapes)
+    if (shape.token_steps == token_steps && ring_bytes(caps, shape) <= device.shared_memory_bytes) return shape;
+  return std::nullopt;
+}
+
+/// The tiles that `tokens` tokens should have, in steps, and the last token count that should have the same.
+struct WantedSteps {
+  int steps = 1;
+  std::int64_t last = 1;
+};
+
+WantedSteps wanted_steps(const Caps& caps, std::int64_t tokens) {
+  const auto last = [&](std::int64_t mean) {
+    return std::min(caps.max_tokens, std::max<std::int64_t>(1, mean * caps.experts / caps.top_k));
+  };
+  if (tokens <= last(kMeanTokensOfOneStep)) return {1, last(kMeanTokensOfOneStep)};
+  const std::int64_t two = std::max(last(kMeanTokensOfTwoSteps), std::min(kMaxSumsTokens, caps.max_tokens));
+  if (tokens <= two) return {2, two};  // sums in shared memory have no instance of four steps
+  return {4, caps.max_tokens};
+}
+
+/// The band that begins at `first`; smaller tiles than wanted where shared memory is too small for them.
+std::optional<BandChoice> choose_band(const Caps& caps, const Device& device, std::int64_t first) {
+  const WantedSteps wanted = wanted_steps(caps, first);
+  for (int steps = wanted.steps; steps >= 1; steps /= 2) {
+    const auto gate_up = gate_up_shape(caps, device, steps);
+    if (!gate_up) continue;
+    BandChoice band{first, wanted.last, *gate_up, {}, true};
+    if (first <= kMaxSumsTokens) {
+      band.max_tokens = std::min(wanted.last, kMaxSumsTokens);
+      if (const auto sums = sums_shape(caps, device, steps, band.max_tokens)) {
+        band.down = *sums;
+        return band;
+      }
+      band.max_tokens = wanted.last;
+    }
+    if (const auto rows = rows_shape(caps, device, steps)) {
+      band.down = *rows;
+      band.sums = false;
+      return band;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<BandChoice> choose_bands(const Caps& caps, const Device& device) {
+  std::vector<BandChoice> bands;
+  for (std::int64_t first = 1; first <= caps.max_tokens; first = bands.back().max_tokens + 1) {
+    const auto band = choose_band(caps, device, first);
+    check(band.has_value(), ErrorCode::internal, "no tile kernels for {} tokens; cuda_tiles_refusal should say so",
+          first);
+    bands.push_back(*band);
+  }
+  return bands;
+}
+
+/// Kernel instances of a plan, each once.
+class Instances {
+ public:
+  Instances(const Caps& caps, std::vector<KernelSpec>& specs) : caps_(caps), specs_(specs) {}
+  int add(const char* source, std::vector<std::pair<std::string, std::string>> defines, int threads,
+          std::int64_t static_bytes, std::int64_t dynamic_bytes, int blocks) {
+    KernelSpec spec;
+    spec.source = source;
+    spec.defines = std::move(defines);
+    std::sort(spec.defines.begin(), spec.defines.end());
+    spec.block_threads = threads;
+    spec.max_registers = std::min(kMaxThreadRegisters, kRegistersOfMultiprocessor / (threads * blocks) / 8 * 8);
+    spec.shared_bytes = static_bytes + dynamic_bytes;
+    const std::string name = spec.name();
+    for (std::size_t i = 0; i < specs_.size(); ++i)
+      if (specs_[i].name() == name) {
+        specs_[i].shared_bytes = std::max(specs_[i].shared_bytes, spec.shared_bytes);
+        return static_cast<int>(i);
+      }
+    specs_.push_back(std::move(spec));
+    return static_cast<int>(specs_.size() - 1);
+  }
+  int add_tiles(const char* source, const CudaTileShape& shape, std::int64_t dynamic_bytes) {
+    return add_shape(source, shape, kernels::kTileThreads, dynamic_bytes, blocks_by_registers(shape));
+  }
+  int add_sums(const CudaTileShape& shape, std::int64_t dynamic_bytes) {
+    return add_shape("moe/down_sums.cu", shape, kernels::kDownSumsThreads, dynamic_bytes, 1);
+  }
+  int add_route() { return add("moe/route_tiles.cu", {}, kernels::kRouteThreads, kRouteSharedBytes, 0, 1); }
+  int add_combine() {
+    return add("moe/combine_rows.cu", {{"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))}},
+               kernels::kTileThreads, kCombineSharedBytes, 0, 1);
+  }
+
+ private:
+  int add_shape(const char* source, const CudaTileShape& shape, int threads, std::int64_t dynamic_bytes, int blocks) {
+    return add(source,
+               {{"FORMAT", caps_.format.format == WeightFormat::int4 ? "int4" : cuda_format_macro(caps_.format)},
+                {"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))},
+                {"SPANS", std::to_string(cuda_unit_layout(caps_).gate_up.spans())},
+                {"ROW_TILES", std::to_string(shape.row_tiles)},
+                {"TOKEN_STEPS", std::to_string(shape.token_steps)},
+                {"STAGES", std::to_string(shape.stages)}},
+               threads, 0, dynamic_bytes, blocks);
+  }
+
+  const Caps& caps_;
+  std::vector<KernelSpec>& specs_;
+};
+
+void add_down_launches(const PlanData& data, const BandChoice& choice, Instances& instances, CudaBand& band) {
+  const Caps& caps = data.caps;
+  const Device& device = data.device;
+  CudaLaunch down;
+  down.token_tile = 8 * choice.down.token_steps;
+  down.row_tiles = choice.down.row_tiles;
+  if (choice.sums) {
+    down.kernel = CudaKernel::down_sums;
+    down.dynamic_bytes = sums_shared_bytes(caps, choice.down, 0);
+    down.dynamic_bytes_per_token = sum_bytes_per_token(choice.down);
+    down.max_blocks = device.multiprocessors;
+    down.spec = instances.add_sums(choice.down, down.shared_bytes(choice.max_tokens));
+    band.launches.push_back(down);
+    return;
+  }
+  down.kernel = CudaKernel::down_rows;
+  down.dynamic_bytes = ring_bytes(caps, choice.down);
+  down.max_blocks = device.multiprocessors * blocks_per_multiprocessor(device, choice.down, down.dynamic_bytes);
+  down.spec = instances.add_tiles("moe/down_rows.cu", choice.down, down.dynamic_bytes);
+  CudaLaunch combine;
+  combine.kernel = CudaKernel::combine_rows;
+  combine.max_blocks = device.multiprocessors * kCombineBlocksOfMultiprocessor;
+  combine.spec = instances.add_combine();
+  const std::int64_t panel = std::min(kPanelColumns, round_up(caps.hidden, kCudaUnitRows));
+  for (std::int64_t begin = 0; begin < caps.hidden; begin += panel) {
+    down.panel_begin = combine.panel_begin = begin;
+    down.panel_columns = combine.panel_columns = panel;
+    band.launches.push_back(down);
+    band.launches.push_back(combine);
+  }
+}
+
+void plan_band(PlanData& data, const BandChoice& choice) {
+  Instances instances(data.caps, data.kernel_specs);
+  CudaBand launches;
+  CudaLaunch route;
+  route.kernel = CudaKernel::route_tiles;
+  route.token_tile = 8 * choice.gate_up.token_steps;
+  route.spec = instances.add_route();
+  launches.launches.push_back(route);
+  CudaLaunch gate_up = route;
+  gate_up.kernel = CudaKernel::gate_up_tiles;
+  gate_up.row_tiles = choice.gate_up.row_tiles;
+  gate_up.dynamic_bytes = kernels::kSumBytes + ring_bytes(data.caps, choice.gate_up);
+  gate_up.max_blocks =
+      data.device.multiprocessors * blocks_per_multiprocessor(data.device, choice.gate_up, gate_up.dynamic_bytes);
+  gate_up.spec = instances.add_tiles("moe/gate_up_tiles.cu", choice.gate_up, gate_up.dynamic_bytes);
+  launches.launches.push_back(gate_up);
+  add_down_launches(data, choice, instances, launches);
+
+  Band band{choice.min_tokens, choice.max_tokens, {}, 8 * choice.gate_up.token_steps, 16 * choice.down.row_tiles};
+  for (const CudaLaunch& launch : launches.launches) {
+    const std::string name = data.kernel_specs[static_cast<std::size_t>(launch.spec)].name();
+    if (std::find(band.kernels.begin(), band.kernels.end(), name) == band.kernels.end()) band.kernels.push_back(name);
+  }
+  data.bands.push_back(std::move(band));
+  data.cuda_bands.push_back(std::move(launches));
+}
+
+/// Bytes of the tile list and of a panel of rows: the most that any band needs.
+struct BandBytes {
+  std::int64_t tiles = 0, rows = 0;
+};
+
+BandBytes band_bytes(const PlanData& data) {
+  BandBytes most;
+  for (std::size_t i = 0; i < data.bands.size(); ++i) {
+    const std::int64_t routes = checked_mul(data.bands[i].max_tokens, data.caps.top_k, "routes (tokens x top_k)");
+    const std::int64_t tiles = max_token_tiles(routes, data.caps.experts, data.bands[i].token_tile);
+    most.tiles = std::max(most.tiles, checked_mul(tiles, sizeof(kernels::TokenTile), "token tiles"));
+    for (const CudaLaunch& launch : data.cuda_bands[i].launches)
+      if (launch.kernel == CudaKernel::down_rows)
+        most.rows = std::max(most.rows, checked_mul(checked_mul(routes, launch.panel_columns, "rows of a panel"), 4,
+                                                    "rows of a panel"));
+  }
+  return most;
+}
+
+void plan_segments(PlanData& data) {
+  const Caps& caps = data.caps;
+  const std::int64_t routes = checked_mul(caps.max_tokens, caps.top_k, "routes (max_tokens x top_k)");
+  const std::int64_t row_bytes = caps.intermediate * dtype_bits(caps.activation_dtype) / 8;
+  const BandBytes most = band_bytes(data);
+  Arena arena;
+  CudaSegments& cuda = data.cuda;
+  cuda.sorted_routes = arena.add("sorted_routes", routes * 4, kRoute, kCombine, "routes * 4");
+  cuda.activated = arena.add("activated", checked_mul(routes, row_bytes, "activated intermediate"), kGateUp, kCombine,
+                             "routes * intermediate * 2");
+  cuda.route_position = arena.add("route_position", routes * 4, kRoute, kCombine, "routes * 4");
+  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine, "(experts hit + further tiles) * 16");
+  cuda.counts = arena.add("counts", routes == 0 ? 0 : 8, kRoute, kCombine, "2 * 4");
+  if (most.rows > 0)
+    cuda.rows = arena.add("rows", most.rows, kDown, kCombine, "routes * panel columns * 4");
+  arena.place();
+  data.segments = arena.segments();
+  data.workspace_bytes = arena.bytes();
+}
+
+/// Replaces what data.forced_tiles forces. A forced shape of other token steps brings along a shape of these steps for
+/// the other projection.
+void force_tiles(const PlanData& data, BandChoice& band) {
+  const CudaTileChoice& forced = data.forced_tiles;
+  if (!forced.gate_up && !forced.down) return;
+  const Caps& caps = data.caps;
+  const Device& device = data.device;
+  const int steps = (forced.gate_up ? *forced.gate_up : *forced.down).token_steps;
+  const std::int64_t sums_tokens = std::min(band.max_tokens, kMaxSumsTokens);
+  const bool sums = forced.sums.value_or(band.sums);
+  const auto gate_up = forced.gate_up ? forced.gate_up : gate_up_shape(caps, device, steps);
+  const auto down = forced.down ? forced.down
+                    : sums      ? sums_shape(caps, device, steps, sums_tokens)
+                                : rows_shape(caps, device, steps);
+  check(gate_up && down && down->token_steps == steps, ErrorCode::unsupported,
+        "forced tiles: no shapes of {} token steps go together for {} tokens; force both projections", steps,
+        band.max_tokens);
+  const std::int64_t shared = ring_bytes(caps, *down) + (sums ? band.max_tokens * sum_bytes_per_token(*down) : 0);
+  check(kernels::kSumBytes + ring_bytes(caps, *gate_up) <= device.shared_memory_bytes &&
+            shared <= device.shared_memory_bytes,
+        ErrorCode::unsupported, "forced tiles: a shape needs more than the {} bytes of shared memory of \"{}\"",
+        device.shared_memory_bytes, device.name);
+  band.gate_up = *gate_up;
+  band.down = *down;
+  band.sums = sums;
+}
+
+}  // namespace
+
+std::int64_t max_token_tiles(std::int64_t routes, std::int64_t experts, std::int64_t token_tile) noexcept {
+  const std::int64_t hit = std::min(routes, experts);
+  return hit + (routes - hit) / token_tile;
+}
+
+std::string cuda_tiles_refusal(const Caps& caps, const Device& device) {
+  if (device.multiprocessors < 1)
+    return fmt::format("device \"{}\" says {} multiprocessors; describe it with at least 1", device.name,
+                       device.multiprocessors);
+  if (caps.max_tokens > 0 && (!choose_band(caps, device, 1) || !choose_band(caps, device, caps.max_tokens)))
+    return fmt::format(
+        "device \"{}\" gives a block {} bytes of shared memory, too few for the kernels of this format; use a device "
+        "with at least 96 KiB",
+        device.name, device.shared_memory_bytes);
+  return {};
+}
+
+std::vector<KernelSpec> cuda_tile_kernels(const Caps& caps, const Device& device) {
+  std::vector<KernelSpec> specs;
+  Instances instances(caps, specs);
+  instances.add_route();
+  instances.add_combine();
+  const std::int64_t most = device.shared_memory_bytes;
+  for (const CudaTileShape& shape : kGateUpShapes)
+    if (kernels::kSumBytes + ring_bytes(caps, shape) <= most) instances.add_tiles("moe/gate_up_tiles.cu", shape, most);
+  for (const CudaTileShape& shape : kDownSumsShapes)
+    if (has_sums_instance(caps, shape) && sums_shared_bytes(caps, shape, 1) <= most) instances.add_sums(shape, most);
+  for (const CudaTileShape& shape : kDownRowsShapes)
+    if (ring_bytes(caps, shape) <= most) instances.add_tiles("moe/down_rows.cu", shape, most);
+  return specs;
+}
+
+void plan_cuda_tiles(PlanData& data) {
+  data.steps = {"route", "gate_up", "down", "combine"};
+  for (BandChoice& choice : choose_bands(data.caps, data.device)) {
+    force_tiles(data, choice);
+    plan_band(data, choice);
+  }
+  plan_segments(data);
+  data.weight_bytes = static_cast<std::uint64_t>(cuda_unit_layout(data.caps).total_bytes);
+  data.notes.push_back(
+      "batch_invariant: always so and free of cost; every instance adds the same products in the same order");
+}
+
+}  // namespace fourfold

@@ -1,0 +1,177 @@
+// What a plan of the tensor-core kernels promises: bands, launches that fit the device, the ledger, limits of memory.
+#include "plan/cuda_tile_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+
+#include "corpus/corpus.h"
+#include "fourfold/error.h"
+#include "kernels/params/tile_params.h"
+#include "plan/cuda_unit_layout.h"
+#include "plan/plan_data.h"
+#include "random_caps.h"
+
+namespace fourfold {
+namespace {
+
+Caps caps_of(std::string_view problem) { return parse_problem(problem).caps; }
+
+PlanData data_of(std::string_view problem, std::string_view device = "h200") {
+  return *plan(caps_of(problem), device_preset(device)).data();
+}
+
+/// Random caps that a GPU serves.
+Caps random_cuda_caps(std::mt19937_64& random) {
+  Caps caps = random_caps(random);
+  if (caps.activation_dtype == DType::f32) caps.activation_dtype = DType::bf16;
+  caps.max_tokens = std::min(caps.max_tokens, kMaxCudaRoutes / caps.top_k);
+  return caps;
+}
+
+// The issue that these kernels answer names both limits.
+TEST(CudaTilePlan, KeepsTheWorkspaceLimitsOfTheLargeModel) {
+  EXPECT_LE(data_of("t64 k8 e160 h6144 i512 nvfp4 bf16 silu").workspace_bytes, 8u << 20);
+  EXPECT_LE(data_of("t3072 k8 e160 h6144 i512 nvfp4 bf16 silu").workspace_bytes, 64u << 20);
+}
+
+TEST(CudaTilePlan, BandsAreGaplessAndEachHasItsLaunches) {
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 2000; ++round) {
+    const Caps caps = random_cuda_caps(random);
+    const Plan planned = plan(caps, device_preset("h200"));
+    const PlanData& data = *planned.data();
+    ASSERT_EQ(data.bands.size(), data.cuda_bands.size());
+    std::int64_t next = 1;
+    for (std::size_t i = 0; i < data.bands.size(); ++i) {
+      ASSERT_EQ(data.bands[i].min_tokens, next);
+      ASSERT_GE(data.bands[i].max_tokens, next);
+      next = data.bands[i].max_tokens + 1;
+      ASSERT_GE(data.cuda_bands[i].launches.size(), 3u);
+      ASSERT_EQ(data.cuda_bands[i].launches[0].kernel, CudaKernel::route_tiles);
+      ASSERT_EQ(data.cuda_bands[i].launches[1].kernel, CudaKernel::gate_up_tiles);
+    }
+    ASSERT_EQ(next, caps.max_tokens + 1);
+  }
+}
+
+TEST(CudaTilePlan, EveryLaunchFitsTheDeviceAndItsSpec) {
+  std::mt19937_64 random(22);
+  for (const char* name : {"a100", "h200", "b200", "rtx-5090"}) {
+    const Device device = device_preset(name);
+    for (int round = 0; round < 500; ++round) {
+      const Caps caps = random_cuda_caps(random);
+      const PlanData data = *plan(caps, device).data();
+      for (std::size_t i = 0; i < data.bands.size(); ++i)
+        for (const CudaLaunch& launch : data.cuda_bands[i].launches) {
+          const KernelSpec& spec = data.kernel_specs.at(static_cast<std::size_t>(launch.spec));
+          const std::int64_t shared = launch.shared_bytes(data.bands[i].max_tokens);
+          ASSERT_LE(shared, spec.shared_bytes) << spec.name();
+          ASSERT_LE(spec.shared_bytes, device.shared_memory_bytes) << name << " " << spec.name();
+          for (const std::int64_t tokens : {data.bands[i].min_tokens, data.bands[i].max_tokens}) {
+            const CudaGrid grid = cuda_grid(caps, launch, tokens);
+            ASSERT_GE(grid.x, 1);
+            ASSERT_LE(grid.x, std::int64_t{1} << 20);
+            ASSERT_EQ(grid.y, 1);
+          }
+        }
+    }
+  }
+}
+
+TEST(CudaTilePlan, PanelsCoverEveryOutputColumnOnce) {
+  for (const char* problem : {"t4096 k8 e160 h6144 i512", "t4096 k4 e128 h2880 i2880", "t4096 k2 e8 h8 i8"}) {
+    const PlanData data = data_of(problem);
+    std::int64_t next = 0;
+    for (const CudaLaunch& launch : data.cuda_bands.back().launches) {
+      if (launch.kernel != CudaKernel::down_rows) continue;
+      EXPECT_EQ(launch.panel_begin, next) << problem;
+      EXPECT_EQ(launch.panel_begin % kCudaUnitRows, 0);
+      EXPECT_EQ(launch.panel_columns % kCudaUnitRows, 0);
+      next += launch.panel_columns;
+    }
+    EXPECT_GE(next, data.caps.hidden) << problem;
+  }
+}
+
+TEST(CudaTilePlan, SegmentsKeepTheRules) {
+  std::mt19937_64 random(23);
+  for (int round = 0; round < 2000; ++round) {
+    const Plan planned = plan(random_cuda_caps(random), device_preset("h200"));
+    EXPECT_EQ(planned.workspace_bytes() % 256, 0u);
+    for (const Segment& a : planned.segments()) {
+      ASSERT_EQ(a.offset_bytes % 256, 0u);
+      ASSERT_LE(a.offset_bytes + a.bytes, planned.workspace_bytes());
+      ASSERT_LT(a.last_step, static_cast<int>(planned.steps().size()));
+      for (const Segment& b : planned.segments()) {
+        if (&a == &b || a.bytes == 0 || b.bytes == 0 || a.last_step < b.first_step || b.last_step < a.first_step)
+          continue;
+        ASSERT_TRUE(a.offset_bytes + a.bytes <= b.offset_bytes || b.offset_bytes + b.bytes <= a.offset_bytes)
+            << a.name << " and " << b.name;
+      }
+    }
+  }
+}
+
+TEST(CudaTilePlan, WorkspaceGrowsWithMaxTokens) {
+  std::mt19937_64 random(24);
+  for (int round = 0; round < 2000; ++round) {
+    Caps caps = random_cuda_caps(random);
+    const std::uint64_t large = required_workspace_bytes(caps, device_preset("h200"));
+    caps.max_tokens = log_uniform(random, 0, caps.max_tokens);
+    ASSERT_LE(required_workspace_bytes(caps, device_preset("h200")), large) << "round " << round;
+  }
+}
+
+// Brute force: no routing makes more tiles than the bound, and some routing makes as many.
+TEST(CudaTilePlan, TheTileBoundHoldsAndIsTight) {
+  std::mt19937_64 random(25);
+  for (int round = 0; round < 2000; ++round) {
+    const std::int64_t routes = log_uniform(random, 1, 500), experts = log_uniform(random, 1, 40);
+    const std::int64_t tile = 8 << random() % 3;
+    std::vector<std::int64_t> count(static_cast<std::size_t>(experts));
+    for (std::int64_t i = 0; i < routes; ++i) ++count[random() % count.size()];
+    std::int64_t tiles = 0;
+    for (const std::int64_t tokens : count) tiles += (tokens + tile - 1) / tile;
+    ASSERT_LE(tiles, max_token_tiles(routes, experts, tile));
+    // One route each, the rest to the first expert in full tiles.
+    const std::int64_t hit = std::min(routes, experts), rest = routes - hit;
+    ASSERT_EQ(hit - 1 + (1 + rest / tile * tile + tile - 1) / tile, max_token_tiles(routes, experts, tile));
+  }
+}
+
+TEST(CudaTilePlan, MaxTokensZeroLaunchesNothing) {
+  const PlanData data = data_of("t0 k8 e160 h6144 i512");
+  EXPECT_TRUE(data.bands.empty());
+  EXPECT_TRUE(data.kernel_specs.empty());
+  EXPECT_EQ(data.workspace_bytes, 0u);
+  EXPECT_GT(data.weight_bytes, 0u);
+}
+
+TEST(CudaTilePlan, BatchInvariantCostsNothing) {
+  const PlanData with = data_of("t64 k8 e160 h6144 i512 invariant"), without = data_of("t64 k8 e160 h6144 i512");
+  EXPECT_EQ(with.kernel_specs, without.kernel_specs);
+  EXPECT_EQ(with.workspace_bytes, without.workspace_bytes);
+}
+
+TEST(CudaTilePlan, PricesThePackedWeights) {
+  for (const std::string& problem : support::corpus_problems())
+    EXPECT_EQ(data_of(problem).weight_bytes, static_cast<std::uint64_t>(cuda_unit_layout(caps_of(problem)).total_bytes))
+        << problem;
+}
+
+TEST(CudaTilePlan, ADeviceWithTooLittleSharedMemoryIsRefusedInWords) {
+  Device device = device_preset("h200");
+  device.shared_memory_bytes = 40 << 10;
+  const Support support = can_implement(caps_of("t64 k8 e160 h6144 i512"), device);
+  EXPECT_FALSE(support.ok);
+  EXPECT_NE(support.reason.find("40960 bytes of shared memory"), std::string::npos) << support.reason;
+  device.naive_kernels = true;
+  EXPECT_TRUE(can_implement(caps_of("t64 k8 e160 h6144 i512"), device).ok);
+}
+
+}  // namespace
+}  // namespace fourfold
