@@ -62,8 +62,7 @@ class GuardedMemory {
 /// A tensor's copy in the device's memory; empty for an absent tensor.
 class DeviceCopy {
  public:
-  DeviceCopy(Backend& backend, ConstTensorView tensor)
-      : backend_(backend), tensor_(tensor), memory_(backend, bytes()) {
+  DeviceCopy(Backend& backend, ConstTensorView tensor) : backend_(backend), tensor_(tensor), memory_(backend, bytes()) {
     load(tensor.data);
   }
   /// Overwrites the copy with as many bytes of the host.
@@ -114,9 +113,7 @@ struct DeviceInputs {
     }
     return hash64(digests, sizeof digests);
   }
-  bool intact() const {
-    return x.intact() && topk_ids.intact() && topk_weights.intact() && expert_map.intact();
-  }
+  bool intact() const { return x.intact() && topk_ids.intact() && topk_weights.intact() && expert_map.intact(); }
   DeviceCopy x, topk_ids, topk_weights, expert_map;
 };
 

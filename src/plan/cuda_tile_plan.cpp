@@ -302,8 +302,9 @@ void plan_segments(PlanData& data) {
   cuda.activated = arena.add("activated", checked_mul(routes, row_bytes, "activated intermediate"), kGateUp, kCombine,
                              "routes * intermediate * 2");
   cuda.route_position = arena.add("route_position", routes * 4, kRoute, kCombine, "routes * 4");
-  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine, 
-                         fmt::format("{} token tiles * 16", most.tiles / static_cast<std::int64_t>(sizeof(kernels::TokenTile))));
+  constexpr auto kTileBytes = static_cast<std::int64_t>(sizeof(kernels::TokenTile));
+  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine,
+                         fmt::format("{} token tiles * {}", most.tiles / kTileBytes, kTileBytes));
   cuda.counts = arena.add("counts", routes == 0 ? 0 : 8, kRoute, kCombine, "2 * 4");
   if (most.rows > 0)
     cuda.rows = arena.add("rows", most.rows, kDown, kCombine, fmt::format("{} values of a panel * 4", most.rows / 4));

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda_backend_fixture.h"
+#include "plan/plan_data.h"
 
 namespace fourfold::cuda {
 namespace {
@@ -35,6 +36,32 @@ TEST_F(CudaBackendTest, FromPlanToRun) {
   const std::uint64_t begin = control_.call_count();
   run(binding);
   EXPECT_EQ(names_since(begin), four_launches_);
+}
+
+// A fill of the whole workspace before the launches of the plan's band, with either family of kernels.
+TEST_F(CudaBackendTest, APoisonedWorkspaceIsOneFillBeforeTheLaunches) {
+  for (const bool naive : {true, false}) {
+    const auto backend = std::make_shared<Backend>(make_cuda_interface(driver_, 0, options(), true, naive));
+    const Caps caps = support::caps_of("t300 k2 e4 h64 i32 nvfp4 bf16 silu");
+    const DeviceLayer layer(caps, *backend);
+    warm_up(layer.plan, *backend);
+    for (const std::int64_t tokens : {1, 300}) {
+      const Binding binding = layer.bind(tokens, own_stream(*backend));
+      const PlanData& data = *layer.plan.data();
+      const auto band = static_cast<std::size_t>(&layer.plan.band_for(tokens) - data.bands.data());
+      std::vector<std::string> expected = {"cuCtxPushCurrent_v2", "cuMemsetD8Async", "cuCtxPopCurrent_v2"};
+      expected.resize(3 + data.cuda_bands[band].launches.size(), "cuLaunchKernel");
+      const std::span<std::byte> workspace = layer.workspace.front().span();
+      fill(*backend, workspace, 0x11);
+      const std::uint64_t begin = control_.call_count();
+      run(binding);
+      EXPECT_EQ(names_since(begin), expected) << tokens << " naive " << naive;
+      synchronize(*backend, own_stream(*backend));
+      std::vector<std::byte> bytes(workspace.size());  // the stand-in's launches write nothing
+      copy_to_host(*backend, bytes, workspace);
+      EXPECT_EQ(bytes, std::vector<std::byte>(bytes.size(), std::byte{0xff})) << tokens << " naive " << naive;
+    }
+  }
 }
 
 TEST_F(CudaBackendTest, AColdBindLoadsAndTheNextOneDoesNot) {

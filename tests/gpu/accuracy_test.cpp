@@ -25,8 +25,7 @@ double relative_error(const GpuLayer& layer, const RandomExperts& experts, const
   const Bytes out = samples.of_output(GpuCall(layer, inputs).run());
   double error = 0, size = 0;
   for (std::size_t i = 0; i < reference.expected.size(); ++i) {
-    const double value =
-        support::element(out, layer.plan().caps().activation_dtype, static_cast<std::int64_t>(i));
+    const double value = support::element(out, layer.plan().caps().activation_dtype, static_cast<std::int64_t>(i));
     error += (value - reference.expected[i]) * (value - reference.expected[i]);
     size += reference.expected[i] * reference.expected[i];
   }
@@ -34,11 +33,10 @@ double relative_error(const GpuLayer& layer, const RandomExperts& experts, const
 }
 
 TEST(Accuracy, RelativeErrorOnModelShapes) {
-  const std::vector<std::string> shapes = {"k8 e160 h6144 i512 nvfp4 bf16 silu",
-                                           "k4 e32 h2880 i2880 mxfp4 bf16 swiglu_oai bias",
-                                           "k8 e128 h2048 i768 int4 g32 bf16 silu",
-                                           "k6 e64 h2048 i1408 int4 g128 zp bf16 silu",
-                                           "k8 e32 h7168 i2048 nvfp4 bf16 silu"};
+  const std::vector<std::string> shapes = {
+      "k8 e160 h6144 i512 nvfp4 bf16 silu", "k4 e32 h2880 i2880 mxfp4 bf16 swiglu_oai bias",
+      "k8 e128 h2048 i768 int4 g32 bf16 silu", "k6 e64 h2048 i1408 int4 g128 zp bf16 silu",
+      "k8 e32 h7168 i2048 nvfp4 bf16 silu"};
   const std::size_t count = depth() == Depth::quick ? 1 : shapes.size();
   for (std::size_t i = 0; i < count; ++i) {
     const Caps caps = support::caps_of("t300 " + shapes[i]);

@@ -216,8 +216,8 @@ Bytes gather(const std::byte* data, std::int64_t row_bytes, const std::vector<st
 }
 
 Bytes gather(ConstTensorView& view, const std::vector<std::int64_t>& rows) {
-  Bytes all = gather(static_cast<const std::byte*>(view.data), view.bytes() / std::max<std::int64_t>(1, view.shape[0]),
-                     rows);
+  Bytes all =
+      gather(static_cast<const std::byte*>(view.data), view.bytes() / std::max<std::int64_t>(1, view.shape[0]), rows);
   view.data = all.data();
   view.shape[0] = static_cast<std::int64_t>(rows.size());
   return all;

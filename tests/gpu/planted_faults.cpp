@@ -13,9 +13,8 @@ namespace {
 std::string patched_text(const PlantedFault& fault) {
   const std::string_view text = cuda::SourceTree::embedded().text(fault.path);
   const std::size_t at = text.find(fault.anchor);
-  check(at != std::string_view::npos && text.find(fault.anchor, at + 1) == std::string_view::npos,
-        ErrorCode::internal, "planted fault {}: its anchor does not stand in {} exactly once: {}", fault.name,
-        fault.path, fault.anchor);
+  check(at != std::string_view::npos && text.find(fault.anchor, at + 1) == std::string_view::npos, ErrorCode::internal,
+        "planted fault {}: its anchor does not stand in {} exactly once: {}", fault.name, fault.path, fault.anchor);
   std::string patched(text);
   return patched.replace(at, fault.anchor.size(), fault.replacement);
 }

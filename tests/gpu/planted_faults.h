@@ -12,10 +12,10 @@
 namespace fourfold::gpu_test {
 
 struct PlantedFault {
-  std::string name;         ///< "turn_order"
-  std::string what;         ///< in words
-  std::string path;         ///< of the file below kernels/; empty for a fault in the plan
-  std::string anchor;       ///< stands in the file exactly once
+  std::string name;    ///< "turn_order"
+  std::string what;    ///< in words
+  std::string path;    ///< of the file below kernels/; empty for a fault in the plan
+  std::string anchor;  ///< stands in the file exactly once
   std::string replacement;
 };
 /// A missing mask, an unordered reduction and a short buffer, in more than one place. Pure.

@@ -122,8 +122,8 @@ TEST(EndOfMemory, NothingIsTouchedBehindAnyTensor) {
       const std::string problem = "t" + std::to_string(tokens) + (seed % 2 == 0 ? " k1 e1 h" : " k2 e1 h") +
                                   std::to_string(seed % 3 == 0 ? 72 : 136) + " i" + std::to_string(intermediate) + " " +
                                   kResidueFormats[seed % kResidueFormats.size()] +
-                                  (seed / 7 % 2 == 0 ? " bf16 " : " f16 ") +
-                                  (seed % 5 == 0 ? "relu2" : "silu") + (seed % 4 == 3 ? " bias" : "");
+                                  (seed / 7 % 2 == 0 ? " bf16 " : " f16 ") + (seed % 5 == 0 ? "relu2" : "silu") +
+                                  (seed % 4 == 3 ? " bias" : "");
       EXPECT_TRUE(problem_fits(gpu(), problem, ++seed));
     }
   EXPECT_EQ(seed, 60u);

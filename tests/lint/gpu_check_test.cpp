@@ -73,10 +73,10 @@ TEST(GpuCheck, TheTestProgramEndsWith7AndAReasonWithoutAGpu) {
 TEST(GpuCheck, TheTestProgramHasTheSuitesOfTheReport) {
   const Outcome list = run(kProgram + " --gtest_list_tests");
   EXPECT_EQ(list.exit_code, 0);
-  for (const char* suite :
-       {"Accuracy", "Capture", "Cases", "Corpus", "Determinism", "EndOfMemory", "Extremes", "Ids", "LargeOffsets",
-        "Matrix", "MemoryFlat", "Naive", "Options", "Pairwise", "PairwiseReplay", "PoisonWorkspace", "Replay",
-        "Residues", "Shapes", "Tokens"})
+  for (const char* suite : {"Accuracy",        "Capture",  "Cases",    "Corpus",       "Determinism",
+                            "EndOfMemory",     "Extremes", "Ids",      "LargeOffsets", "Matrix",
+                            "MemoryFlat",      "Naive",    "Options",  "Pairwise",     "PairwiseReplay",
+                            "PoisonWorkspace", "Replay",   "Residues", "Shapes",       "Tokens"})
     EXPECT_TRUE(contains(list.text, std::string(suite) + ".\n")) << suite;
 }
 
@@ -96,8 +96,9 @@ TEST(GpuCheck, TheScriptPlantsEveryFault) {
 
 TEST(GpuCheck, WhatProvesThatAFaultWasSeen) {
   EXPECT_TRUE(gpu_test::failure_sees_fault("written outside workspace"));
-  EXPECT_TRUE(gpu_test::failure_sees_fault("C++ exception with description \"cuStreamSynchronize on cuda:0: "
-                                           "CUDA_ERROR_ILLEGAL_ADDRESS (700)\" thrown in the test body."));
+  EXPECT_TRUE(
+      gpu_test::failure_sees_fault("C++ exception with description \"cuStreamSynchronize on cuda:0: "
+                                   "CUDA_ERROR_ILLEGAL_ADDRESS (700)\" thrown in the test body."));
   EXPECT_FALSE(gpu_test::failure_sees_fault("C++ exception with description \"kernel x does not compile\" thrown"));
   gpu_test::CatchListener listener;
   EXPECT_EQ(listener.result(true, 1).failed, 1) << "nothing was seen";

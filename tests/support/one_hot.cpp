@@ -25,7 +25,7 @@ double scale_value(const FormatSpec& format, const std::byte* scale) {
     case WeightFormat::mxfp4:
       return oracle::decode_e8m0(static_cast<std::uint8_t>(half));
     case WeightFormat::int4:
-    case WeightFormat::exl3:  // has no scales, and no plan
+    case WeightFormat::exl3:  // runs nowhere
       break;
   }
   return oracle::decode_bf16(half);
@@ -42,7 +42,7 @@ std::uint16_t random_scale(const Caps& caps, bool squared, std::mt19937_64& rand
       if (squared) return static_cast<std::uint16_t>(f16 ? between(120, 132) : between(67, 187));
       return static_cast<std::uint16_t>(f16 ? between(115, 139) : between(3, 250));
     case WeightFormat::int4:
-    case WeightFormat::exl3:  // has no scales, and no plan
+    case WeightFormat::exl3:
       break;
   }
   return float_to_bf16(static_cast<float>(0.0625 + static_cast<double>(random() % 65536) / 65536));
