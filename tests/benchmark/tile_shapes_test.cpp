@@ -45,7 +45,8 @@ TEST(TileShapes, ForcedShapesAreThePlans) {
   EXPECT_NE(kernels.find("gate_up_tiles<DTYPE=bf16,FORMAT=nvfp4,ROW_TILES=1,SPANS=4,STAGES=2,TOKEN_STEPS=2>"),
             std::string::npos)
       << kernels;
-  EXPECT_NE(kernels.find("down_sums<DTYPE=bf16,FORMAT=nvfp4,ROW_TILES=1,SPANS=4,STAGES=4,TOKEN_STEPS=2>"), std::string::npos)
+  EXPECT_NE(kernels.find("down_sums<DTYPE=bf16,FORMAT=nvfp4,ROW_TILES=1,SPANS=4,STAGES=4,TOKEN_STEPS=2>"),
+            std::string::npos)
       << kernels;
   subject.down_shape = "rows:2x2x3";
   EXPECT_NE(kernels_of(plan_of(subject, h200())).find("down_rows<DTYPE=bf16,FORMAT=nvfp4,ROW_TILES=2"),
