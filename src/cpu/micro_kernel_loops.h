@@ -4,8 +4,8 @@
 // Policy: kWidth (fp32 lanes of a register), kSlots (32-bit words of x per 8 positions: 8 fp32 or 4 bf16 pairs),
 //   kDirectTile, direct_panels(tokens), kBlockPanels, kBlockTokens, kRowSumsInMemory (registers hold the group's sums
 //   only); Floats, Words, SignedWords, Weight, Input; zero, load, store, broadcast, fma, dot, prefetch
-//   (into the second level: the first has too few misses in flight), load_words, input, weight<Codes>, no_zero_points, zero_points, scale<Scales>, load_weight, store_weight,
-//   store_activated.
+//   (into the second level: the first has too few misses in flight), load_words, input, weight<Codes>, no_zero_points,
+//   zero_points, scale<Scales>, load_weight, store_weight, store_activated.
 // Order of operations per (row, token), the same in both shapes, so their bits are equal:
 //   acc = 0; for each group: { temp = 0; for each slot in k order: temp = dot(temp, w, x);
 //                              acc = fma(scale, temp, acc) }

@@ -159,7 +159,8 @@ struct TilePacker {
       pack_codes(record, row);
       for (std::int64_t group = 0; group < layout.groups; ++group) {
         pack_scale(scales + group * out.scale_row_bytes + lane * out.scale_bytes, row, group);
-        if (out.zeros_offset >= 0) record[group * layout.record_bytes + out.zeros_offset + lane] = zero_point(row, group);
+        if (out.zeros_offset >= 0)
+          record[group * layout.record_bytes + out.zeros_offset + lane] = zero_point(row, group);
       }
       if (bias)
         bias[tile * kCallColumns + lane] =

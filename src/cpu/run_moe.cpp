@@ -75,7 +75,8 @@ struct Run {
         x_row_bytes(round_up(caps.hidden, kStepColumns) * value_bytes),
         activated_row_bytes(round_up(caps.intermediate, kStepColumns) * value_bytes),
         column_tile(bound.band->column_tile),
-        gate_up_tiles(ceil_div(caps.intermediate, kPanelRows * (caps.activation.gated() ? kCallPanels / 2 : kCallPanels))),
+        gate_up_tiles(
+            ceil_div(caps.intermediate, kPanelRows * (caps.activation.gated() ? kCallPanels / 2 : kCallPanels))),
         direct_tokens(cpu_direct_tokens(plan.device)) {
     table.offsets = segment<std::int64_t>(plan.cpu.expert_offsets);
     table.active = segment<std::int32_t>(plan.cpu.active_experts);
