@@ -158,7 +158,9 @@ std::vector<BandChoice> choose_bands(const Caps& caps, const Device& device) {
 /// Kernel instances of a plan, each once.
 class Instances {
  public:
-  Instances(const Caps& caps, std::vector<KernelSpec>& specs) : caps_(caps), specs_(specs) {}
+  /// With `unnamed`, nothing is listed and every index is 0: for who asks for sizes only.
+  Instances(const Caps& caps, std::vector<KernelSpec>& specs, bool unnamed = false)
+      : caps_(caps), specs_(specs), unnamed_(unnamed) {}
   int add(const char* source, std::vector<std::pair<std::string, std::string>> defines, int threads,
           std::int64_t static_bytes, std::int64_t dynamic_bytes, int blocks) {
     KernelSpec spec;
@@ -168,9 +170,8 @@ class Instances {
     spec.block_threads = threads;
     spec.max_registers = std::min(kMaxThreadRegisters, kRegistersOfMultiprocessor / (threads * blocks) / 8 * 8);
     spec.shared_bytes = static_bytes + dynamic_bytes;
-    const std::string name = spec.name();
     for (std::size_t i = 0; i < specs_.size(); ++i)
-      if (specs_[i].name() == name) {
+      if (specs_[i].source == spec.source && specs_[i].defines == spec.defines) {
         specs_[i].shared_bytes = std::max(specs_[i].shared_bytes, spec.shared_bytes);
         return static_cast<int>(i);
       }
@@ -183,14 +184,19 @@ class Instances {
   int add_sums(const CudaTileShape& shape, std::int64_t dynamic_bytes) {
     return add_shape("moe/down_sums.cu", shape, kernels::kDownSumsThreads, dynamic_bytes, 1);
   }
-  int add_route() { return add("moe/route_tiles.cu", {}, kernels::kRouteThreads, kRouteSharedBytes, 0, 1); }
+  int add_route() {
+    if (unnamed_) return 0;
+    return add("moe/route_tiles.cu", {}, kernels::kRouteThreads, kRouteSharedBytes, 0, 1);
+  }
   int add_combine() {
+    if (unnamed_) return 0;
     return add("moe/combine_rows.cu", {{"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))}},
                kernels::kTileThreads, kCombineSharedBytes, 0, 1);
   }
 
  private:
   int add_shape(const char* source, const CudaTileShape& shape, int threads, std::int64_t dynamic_bytes, int blocks) {
+    if (unnamed_) return 0;
     return add(source,
                {{"FORMAT", caps_.format.format == WeightFormat::int4 ? "int4" : cuda_format_macro(caps_.format)},
                 {"DTYPE", std::string(cuda_dtype_macro(caps_.activation_dtype))},
@@ -203,6 +209,7 @@ class Instances {
 
   const Caps& caps_;
   std::vector<KernelSpec>& specs_;
+  bool unnamed_ = false;
 };
 
 void add_down_launches(const PlanData& data, const BandChoice& choice, Instances& instances, CudaBand& band) {
@@ -238,7 +245,7 @@ void add_down_launches(const PlanData& data, const BandChoice& choice, Instances
 }
 
 void plan_band(PlanData& data, const BandChoice& choice) {
-  Instances instances(data.caps, data.kernel_specs);
+  Instances instances(data.caps, data.kernel_specs, data.sizes_only);
   CudaBand launches;
   CudaLaunch route;
   route.kernel = CudaKernel::route_tiles;
@@ -257,6 +264,7 @@ void plan_band(PlanData& data, const BandChoice& choice) {
 
   Band band{choice.min_tokens, choice.max_tokens, {}, 8 * choice.gate_up.token_steps, 16 * choice.down.row_tiles};
   for (const CudaLaunch& launch : launches.launches) {
+    if (data.sizes_only) break;
     const std::string name = data.kernel_specs[static_cast<std::size_t>(launch.spec)].name();
     if (std::find(band.kernels.begin(), band.kernels.end(), name) == band.kernels.end()) band.kernels.push_back(name);
   }
@@ -294,10 +302,12 @@ void plan_segments(PlanData& data) {
   cuda.activated = arena.add("activated", checked_mul(routes, row_bytes, "activated intermediate"), kGateUp, kCombine,
                              "routes * intermediate * 2");
   cuda.route_position = arena.add("route_position", routes * 4, kRoute, kCombine, "routes * 4");
-  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine, "(experts hit + further tiles) * 16");
+  constexpr auto kTileBytes = static_cast<std::int64_t>(sizeof(kernels::TokenTile));
+  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine,
+                         fmt::format("{} token tiles * {}", most.tiles / kTileBytes, kTileBytes));
   cuda.counts = arena.add("counts", routes == 0 ? 0 : 8, kRoute, kCombine, "2 * 4");
   if (most.rows > 0)
-    cuda.rows = arena.add("rows", most.rows, kDown, kCombine, "routes * panel columns * 4");
+    cuda.rows = arena.add("rows", most.rows, kDown, kCombine, fmt::format("{} values of a panel * 4", most.rows / 4));
   arena.place();
   data.segments = arena.segments();
   data.workspace_bytes = arena.bytes();

@@ -52,6 +52,7 @@ struct PlanData {
   std::uint64_t weight_bytes = 0;
   CpuSegments cpu;
   CudaFamily cuda_family = CudaFamily::tiles;
+  bool sizes_only = false;           // only the workspace was asked for: kernels need no names
   CudaTileChoice forced_tiles;       // CUDA: shapes that a measurement wants; usually none
   std::vector<CudaBand> cuda_bands;  // CUDA: the launches of each of `bands`
   CudaSegments cuda;

@@ -114,7 +114,7 @@ namespace {
 
 // The one path of can_implement and plan: data when the problem can run, else the reason in `reason`.
 std::shared_ptr<const PlanData> try_plan(const Caps& caps, const Device& device, std::string& reason,
-                                         const CudaTileChoice& tiles = {}) {
+                                         const CudaTileChoice& tiles = {}, bool sizes_only = false) {
   reason = caps_refusal(caps);
   if (reason.empty()) reason = device_refusal(caps, device);
   if (!reason.empty()) return nullptr;
@@ -122,6 +122,7 @@ std::shared_ptr<const PlanData> try_plan(const Caps& caps, const Device& device,
   data->caps = caps;
   data->device = device;
   data->forced_tiles = tiles;
+  data->sizes_only = sizes_only;
   try {
     if (device.kind == DeviceKind::cuda)
       plan_cuda(*data);
@@ -158,7 +159,10 @@ Plan plan_with_tiles(const Caps& caps, const Device& device, const CudaTileChoic
 }
 
 std::uint64_t required_workspace_bytes(const Caps& caps, const Device& device) {
-  return plan(caps, device).workspace_bytes();
+  std::string reason;
+  const std::shared_ptr<const PlanData> data = try_plan(caps, device, reason, {}, true);
+  check(data != nullptr, ErrorCode::unsupported, "{}", reason);
+  return data->workspace_bytes;
 }
 
 const Caps& Plan::caps() const noexcept { return data_->caps; }

@@ -129,10 +129,12 @@ TEST(ReachableSet, IsWhatEveryCountUpToTheCapacityLaunches) {
   EXPECT_GT(more_bands, 10);
 }
 
-TEST(ReachableSet, ALargerCapacityReachesNoLess) {
+// Of a CPU, whose bands begin where they begin whatever the capacity; a GPU's tiles may be larger in a small plan.
+TEST(ReachableSet, ALargerCapacityOfACpuReachesNoLess) {
   std::mt19937_64 random(15);
   for (int round = 0; round < 300; ++round) {
-    auto [caps, device] = random_question(random);
+    Caps caps = random_caps(random);
+    const Device device = random_cpu(random);
     caps.max_tokens = log_uniform(random, 1, 3000);
     const std::vector<std::string> few = plan(caps, device).kernels();
     caps.max_tokens *= 4;
