@@ -10,7 +10,7 @@ set(FOURFOLD_FUZZ_SOURCES ${FOURFOLD_SOURCES})
 list(FILTER FOURFOLD_FUZZ_SOURCES INCLUDE REGEX
      "/src/(core|plan)/|/src/formats/format\\.cpp|/src/model/(tokenizer|text_split|byte_pair|unicode|safetensors|hf_config|generation_config|quantization_config|json_text|message_text)")
 add_library(fourfold_fuzzed STATIC EXCLUDE_FROM_ALL ${FOURFOLD_FUZZ_SOURCES})
-target_include_directories(fourfold_fuzzed PUBLIC include src)
+target_include_directories(fourfold_fuzzed PUBLIC include src . kernels)
 target_link_libraries(fourfold_fuzzed PUBLIC fourfold_dependencies)
 target_compile_options(fourfold_fuzzed PUBLIC ${FOURFOLD_FUZZ_FLAGS})
 
