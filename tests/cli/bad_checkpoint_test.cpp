@@ -50,7 +50,7 @@ TEST_P(BadConfig, IsRefusedByGenerateAndQuantize) {
   const TemporaryFolder folder;
   const std::string model = folder.file("model"), target = folder.file("quantised");
   fs::copy(kTiny, model);
-  Json config = Json::parse(slurp(model + "/config.json"));
+  Json config = Json::parse(read_bytes(model + "/config.json"));
   for (const char* spelling : {"num_local_experts", "num_experts"})
     if (config.contains(spelling)) {
       config["num_experts"] = config[spelling];
@@ -85,7 +85,7 @@ TEST(Inspect, AnAbsurdExpertCountEndsAtOnce) {
   const TemporaryFolder folder;
   const std::string model = folder.file("model");
   fs::copy(kTiny, model);
-  Json config = Json::parse(slurp(model + "/config.json"));
+  Json config = Json::parse(read_bytes(model + "/config.json"));
   config.erase("num_local_experts");
   config["num_experts"] = 2147483648;
   std::ofstream(model + "/config.json") << config;

@@ -42,7 +42,7 @@ TEST(Version, NamesTheProgramAndTheCommit) {
 }
 
 TEST(Documentation, HasASectionForEveryVerb) {
-  const std::string document = slurp(kSource + "/docs/cli.md");
+  const std::string document = read_bytes(kSource + "/docs/cli.md");
   for (const char* verb :
        {"inspect", "quantize", "generate", "eval", "plan", "bench moe", "verify", "kernels", "doctor"})
     EXPECT_NE(document.find(std::string("\n## ") + verb + "\n"), std::string::npos) << verb;

@@ -124,7 +124,7 @@ TEST_F(Kernels, BuildSaysCountSizeAndTime) {
 TEST_F(Kernels, ADamagedPackIsNamedAndNotUsed) {
   build();
   ASSERT_EQ(kernels({"clear"}).exit_code, 0);
-  const std::string good = slurp(pack);
+  const std::string good = read_bytes(pack);
   std::string flipped = good;
   flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
   for (const std::string& bad : {flipped, good.substr(0, good.size() / 2)}) {

@@ -71,7 +71,7 @@ TEST(LogScan, KnowsWhatThisProgramWrites) {
       {"/src/cuda/jit/image_store.cpp", "from the disk cache is dropped"},
       {"/src/cuda/driver_api.cpp", "no CUDA driver: {}"}};
   for (const auto& [file, text] : texts)
-    EXPECT_NE(slurp(kSource + file).find(text), std::string::npos) << file << " no longer says: " << text;
+    EXPECT_NE(read_bytes(kSource + file).find(text), std::string::npos) << file << " no longer says: " << text;
 }
 
 TEST(LogScan, ACompileCountsOnlyAfterReady) {

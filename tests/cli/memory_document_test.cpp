@@ -61,7 +61,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(MemoryDocument, ShowsWhatTheProgramPrints) {
-  const std::vector<Example> examples = examples_of(slurp(kSource + "/docs/memory.md"));
+  const std::vector<Example> examples = examples_of(read_bytes(kSource + "/docs/memory.md"));
   ASSERT_GE(examples.size(), 8u);
   std::size_t compared = 0;
   for (const Example& example : examples) {

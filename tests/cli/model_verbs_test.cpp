@@ -200,7 +200,7 @@ TEST(Generate, PrintsIdsForAModelWithoutATokenizer) {
 
 TEST(Eval, HasTheDocumentedKeysAndAPlausiblePerplexity) {
   const TemporaryFolder folder;
-  const std::string text = folder.write("text", slurp(kDemo + "/heldout.txt").substr(0, 6000));
+  const std::string text = folder.write("text", read_bytes(kDemo + "/heldout.txt").substr(0, 6000));
   const Outcome outcome = run({"eval", kDemo, "--text", text, "--window", "128", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);

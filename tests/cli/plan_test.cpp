@@ -193,7 +193,7 @@ TEST(PlanFit, LeavesRoomForTokens) {
 
 TEST(PlanModel, PlansTheLayerOfAConfig) {
   const Json json = plan_json({"--model", kDemo, "--max-tokens", "64", "--capture", "1,2,4", "--device", "h200"});
-  const Json config = Json::parse(slurp(kDemo + "/config.json"));
+  const Json config = Json::parse(read_bytes(kDemo + "/config.json"));
   EXPECT_EQ(json["model"]["architecture"], "Qwen3MoeForCausalLM");
   EXPECT_EQ(json["layers"], config["num_hidden_layers"]);
   EXPECT_EQ(json["kv"]["bytes_per_token"].get<double>(), 2.0 * config["num_key_value_heads"].get<int>() *
@@ -226,7 +226,7 @@ TEST(PlanSvg, DrawsEverySegment) {
   const TemporaryFolder folder;
   const std::string path = folder.file("arena.svg");
   const Json json = plan_json({kGlm, "--device", "h200", "--svg", path});
-  const std::string svg = slurp(path);
+  const std::string svg = read_bytes(path);
   EXPECT_EQ(svg.rfind("<svg ", 0), 0u);
   EXPECT_NE(svg.find("</svg>"), std::string::npos);
   for (const Json& segment : json["segments"])

@@ -9,13 +9,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "support/files.h"
 #include "support/temporary_folder.h"
 
 extern char** environ;
@@ -28,14 +27,8 @@ inline const std::string kData = FOURFOLD_SOURCE_DIR "/tests/data";
 inline const std::string kTiny = kData + "/tiny/qwen3_moe";
 inline const std::string kDemo = FOURFOLD_SOURCE_DIR "/models/moe-13m";
 
+using support::read_bytes;
 using support::TemporaryFolder;
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 struct Outcome {
   int exit_code = -1;  ///< -1 when a signal ended it
@@ -81,8 +74,8 @@ inline Outcome run(const std::vector<std::string>& arguments, const Streams& str
   waitpid(child, &status, 0);
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
-  if (streams.out.empty() && !streams.out_is_closed_pipe) outcome.out = slurp(out);
-  outcome.err = slurp(err);
+  if (streams.out.empty() && !streams.out_is_closed_pipe) outcome.out = read_bytes(out);
+  outcome.err = read_bytes(err);
   return outcome;
 }
 

@@ -115,7 +115,7 @@ TEST(VerifyDevice, PassesAndLeavesItsReport) {
   const Outcome outcome = run({"verify", "--device", "cpu", "--report", folder.file("report.json"), "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(Json::parse(slurp(folder.file("report.json")), nullptr, false), json);
+  EXPECT_EQ(Json::parse(read_bytes(folder.file("report.json")), nullptr, false), json);
   EXPECT_TRUE(json["ok"].get<bool>());
   EXPECT_EQ(json["failed"], 0);
   EXPECT_GT(json["total"].get<int>(), 20);
@@ -127,7 +127,7 @@ TEST(VerifyDevice, SeesAFault) {
   const TemporaryFolder folder;
   const Outcome outcome = run({"verify", "--inject", "stale", "--report", folder.file("report.json")});
   EXPECT_EQ(outcome.exit_code, 5) << outcome.out << outcome.err;
-  EXPECT_FALSE(Json::parse(slurp(folder.file("report.json")), nullptr, false)["ok"].get<bool>());
+  EXPECT_FALSE(Json::parse(read_bytes(folder.file("report.json")), nullptr, false)["ok"].get<bool>());
 }
 
 TEST(VerifyDevice, SaysWhenTheReportCannotBeWritten) {

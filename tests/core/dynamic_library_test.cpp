@@ -74,16 +74,15 @@ TEST(DynamicLibrary, SearchListPutsMatchingFoldersBeforeBareNames) {
 }
 
 TEST(DynamicLibrary, ALiteralPatternMatchesJustThatFolder) {
-  namespace fs = std::filesystem;
-  std::string root = testing::TempDir() + "fourfold_library_test_XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
-  for (const char* name : {"a[1]", "a1", "b*", "bb", "c?\\", "cc", "plain"}) fs::create_directory(root + "/" + name);
+  const support::TemporaryFolder owner;
+  const std::string root = owner.string();
+  for (const char* name : {"a[1]", "a1", "b*", "bb", "c?\\", "cc", "plain"})
+    std::filesystem::create_directory(root + "/" + name);
   for (const char* name : {"a[1]", "b*", "c?\\", "plain"}) {
     const std::string folder = root + "/" + name;
     EXPECT_EQ(DynamicLibrary::search_list(Names{"x"}, Names{DynamicLibrary::literal_pattern(folder)}),
               (Names{folder + "/x", "x"}));
   }
-  fs::remove_all(root);
 }
 
 }  // namespace

@@ -7,26 +7,22 @@
 
 #include "core/file.h"
 #include "fourfold/error.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold {
 namespace {
 
 struct Log : testing::Test {
-  std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "fourfold_log_test.txt";
-  void SetUp() override { std::filesystem::remove(file); }
-  void TearDown() override {
-    configure_log(Settings{});
-    std::filesystem::remove(file);
-  }
+  support::TemporaryFolder folder;
+  std::filesystem::path file = folder / "log.txt";
+  void TearDown() override { configure_log(Settings{}); }
   Settings to_file(const char* level) const {
     Settings settings;
     settings.log_level = level;
     settings.log_file = file.string();
     return settings;
   }
-  std::string text() const {
-    return read_text_file(file, 1 << 20);
-  }
+  std::string text() const { return read_text_file(file, 1 << 20); }
 };
 
 TEST_F(Log, WritesToTheFileFromItsLevelOn) {

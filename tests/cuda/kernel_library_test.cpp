@@ -7,22 +7,15 @@
 #include "fourfold/plan.h"
 #include "jit/nvrtc_fixture.h"
 #include "plan/kernel_catalog.h"
+#include "support/error_code.h"
 
 namespace fourfold::cuda {
 namespace {
 
+using support::code_of;
+
 const std::string kArch = "sm_120a";
 const std::string kPack = kArch + ".pack";
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::internal;
-}
 
 std::size_t with_origin(const std::vector<KernelState>& kernels, const std::string& origin) {
   return static_cast<std::size_t>(std::count_if(kernels.begin(), kernels.end(),
@@ -117,7 +110,7 @@ TEST_F(KernelLibraryTest, PrewarmIntoACacheThatKeepsNothingIsAnError) {
   small.cache_max_bytes = 40'000;  // one or two kernels
   EXPECT_EQ(code_of([&] { KernelLibrary(small).prewarm(kArch, problem); }), ErrorCode::unavailable);
   Settings file = settings;
-  write_bytes(folder / "file", {'x'});
+  write_bytes(folder / "file", "x");
   file.cache_dir = (folder / "file").string();
   EXPECT_EQ(code_of([&] { KernelLibrary(file).prewarm(kArch, problem); }), ErrorCode::unavailable);
 }
@@ -156,23 +149,23 @@ TEST_F(KernelLibraryTest, APackIsBuiltAndFoundAndThenNothingIsCompiled) {
 TEST_F(KernelLibraryTest, TheSamePackIsBuiltFromTheCacheToTheByte) {
   KernelLibrary library(settings);
   library.build(kArch, pack(), problem);
-  const std::vector<char> first = bytes_of(pack());
+  const std::string first = read_bytes(pack());
   EXPECT_EQ(library.stat().entries, count);
   library.build(kArch, pack(), problem);
-  EXPECT_EQ(bytes_of(pack()), first);
+  EXPECT_EQ(read_bytes(pack()), first);
   library.clear();
   library.build(kArch, pack(), problem);
-  EXPECT_EQ(bytes_of(pack()), first);
+  EXPECT_EQ(read_bytes(pack()), first);
 }
 
 TEST_F(KernelLibraryTest, ADamagedPackIsNamedAndNotUsed) {
   KernelLibrary library(settings);
   library.build(kArch, pack(), problem);
-  const std::vector<char> good = bytes_of(pack());
-  std::vector<char> flipped = good, cut(good.begin(), good.begin() + static_cast<long>(good.size() / 2));
+  const std::string good = read_bytes(pack());
+  std::string flipped = good, cut(good.begin(), good.begin() + static_cast<long>(good.size() / 2));
   flipped[flipped.size() / 2] ^= 1;
   library.clear();
-  for (const std::vector<char>& bad : {flipped, cut, std::vector<char>{}}) {
+  for (const std::string& bad : {flipped, cut, std::string()}) {
     write_bytes(pack(), bad);
     const PackState state = library.pack(kArch);
     EXPECT_TRUE(state.path.empty());
@@ -260,7 +253,7 @@ TEST_F(KernelLibraryTest, EntriesGoToAnotherMachineAndBack) {
   KernelLibrary there(other);
   EXPECT_EQ(with_origin(there.list(kArch, problem), "disk"), 0u);
   const fs::path victim = fs::directory_iterator(folder / "copy")->path();
-  std::vector<char> bytes = bytes_of(victim);
+  std::string bytes = read_bytes(victim);
   bytes[bytes.size() / 2] ^= 1;
   write_bytes(victim, bytes);
   const CacheImport taken = there.import_from(folder / "copy");

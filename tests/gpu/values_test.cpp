@@ -12,6 +12,7 @@
 #include "gpu/gpu_device.h"
 #include "gpu/residue_cases.h"
 #include "support/routes.h"
+#include "support/temporary_folder.h"
 
 namespace fourfold::gpu_test {
 namespace {
@@ -54,11 +55,10 @@ TEST(Cases, Fp32ActivationsAreRefusedWithAReason) {
   const Caps caps = support::caps_of("t3 k2 e4 h64 i32 nvfp4 f32 silu");
   const RandomExperts experts(caps, 1);
   const RandomCall call = random_call(caps, 3, 2);
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("fourfold-gpu-f32-" + std::to_string(reinterpret_cast<std::uintptr_t>(&caps)) + ".safetensors");
-  dump_case(file.string(), "f32", caps, experts.stacked(), call.tensors);
-  const CaseResult result = run_case(file.string(), gpu());
-  std::filesystem::remove(file);
+  const support::TemporaryFolder folder;
+  const std::string file = folder.file("f32.safetensors");
+  dump_case(file, "f32", caps, experts.stacked(), call.tensors);
+  const CaseResult result = run_case(file, gpu());
   EXPECT_FALSE(result.ok);
   EXPECT_TRUE(result.refused);
   EXPECT_NE(result.reason.find("F32 runs on a CPU only"), std::string::npos) << result.reason;

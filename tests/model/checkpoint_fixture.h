@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,27 +13,21 @@
 #include <vector>
 
 #include "fourfold/error.h"
+#include "support/files.h"
 #include "support/temporary_folder.h"
 
 namespace fixture {
 
 namespace fs = std::filesystem;
 
+using support::read_bytes;
 using support::TemporaryFolder;
+using support::write_bytes;
 
 inline std::string data_folder(const std::string& name) {
   return std::string(FOURFOLD_SOURCE_DIR "/tests/data/") + name;
 }
 inline std::string demo_folder() { return FOURFOLD_SOURCE_DIR "/models/moe-13m"; }
-
-inline void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-inline std::string read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 inline std::string length_word(std::uint64_t length) {
   std::string bytes(8, '\0');

@@ -1,7 +1,5 @@
 // Perplexity: windows, targets, and the demo model's value on its held-out text.
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "model/log_likelihood.h"
 #include "model/model_fixture.h"
@@ -9,12 +7,7 @@
 namespace fourfold::test {
 namespace {
 
-std::string held_out() {
-  std::ifstream file(kDemoModel + "/heldout.txt", std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string held_out() { return support::read_bytes(kDemoModel + "/heldout.txt"); }
 
 TEST(Evaluate, OneWindowIsTheMeanOfThePromptsOwnValues) {
   // a window over a prompt of the reference has exactly the reference's per-token values

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include <tuple>
 
 #include "fourfold/fourfold.h"
+#include "support/files.h"
 #include "support/temporary_folder.h"
 
 namespace fourfold::test {
@@ -43,10 +43,7 @@ inline Model& demo_model(DType activations) {
 
 using support::TemporaryFolder;
 
-inline nlohmann::json read_json(const std::string& file) {
-  std::ifstream stream(file);
-  return nlohmann::json::parse(stream);
-}
+inline nlohmann::json read_json(const std::string& file) { return nlohmann::json::parse(support::read_bytes(file)); }
 
 /// The code of the Error that `action` throws and its text; code 0 when it throws none.
 template <class Action>

@@ -11,21 +11,18 @@
 #include <thread>
 
 #include "fourfold/error.h"
+#include "support/files.h"
 #include "tiny_tokenizer.h"
 
 namespace fourfold {
 namespace {
 
+using support::read_bytes;
+
 using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 
 const std::string kSource = FOURFOLD_SOURCE_DIR;
-
-std::string read_file(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  EXPECT_TRUE(stream.good()) << path;
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 std::shared_ptr<const Tokenizer> demo() {
   static const auto tokenizer = Tokenizer::load(kSource + "/models/moe-13m/tokenizer.json");
@@ -33,23 +30,23 @@ std::shared_ptr<const Tokenizer> demo() {
 }
 
 TEST(Tokenizer, EncodesEveryReferenceCase) {
-  const Json cases = Json::parse(read_file(kSource + "/tests/data/moe-13m-eval/tokenizer_cases.json"));
+  const Json cases = Json::parse(read_bytes(kSource + "/tests/data/moe-13m-eval/tokenizer_cases.json"));
   ASSERT_EQ(cases.size(), 10u);
   for (const Json& item : cases)
     EXPECT_EQ(demo()->encode(item.at("text").get<std::string>()), item.at("ids").get<Ids>()) << item.at("text");
 }
 
 TEST(Tokenizer, DecodesEveryReferenceCase) {
-  const Json cases = Json::parse(read_file(kSource + "/tests/data/moe-13m-eval/tokenizer_cases.json"));
+  const Json cases = Json::parse(read_bytes(kSource + "/tests/data/moe-13m-eval/tokenizer_cases.json"));
   ASSERT_EQ(cases.size(), 10u);
   for (const Json& item : cases)
     EXPECT_EQ(demo()->decode(item.at("ids").get<Ids>()), item.at("decoded").get<std::string>());
 }
 
 TEST(Tokenizer, EncodesTheHeldOutTextAsTheReferenceDoes) {
-  const Json reference = Json::parse(read_file(kSource + "/tests/data/moe-13m-eval/perplexity.json"));
+  const Json reference = Json::parse(read_bytes(kSource + "/tests/data/moe-13m-eval/perplexity.json"));
   // The reference ends every document with the token; the file has it only between documents.
-  const Ids ids = demo()->encode(read_file(kSource + "/models/moe-13m/heldout.txt") + "<|endoftext|>");
+  const Ids ids = demo()->encode(read_bytes(kSource + "/models/moe-13m/heldout.txt") + "<|endoftext|>");
   EXPECT_EQ(ids.size(), reference.at("n_ids").get<std::size_t>());
   const Ids first = reference.at("first_ids").get<Ids>();
   ASSERT_EQ(first.size(), 64u);
@@ -58,7 +55,7 @@ TEST(Tokenizer, EncodesTheHeldOutTextAsTheReferenceDoes) {
 }
 
 TEST(Tokenizer, HeldOutTextRoundTrips) {
-  const std::string text = read_file(kSource + "/models/moe-13m/heldout.txt");
+  const std::string text = read_bytes(kSource + "/models/moe-13m/heldout.txt");
   ASSERT_GT(text.size(), 100'000u);
   EXPECT_EQ(demo()->decode(demo()->encode(text)), text);
 }
@@ -215,7 +212,7 @@ TEST(Tokenizer, AMegabyteOfBlanksAndLineEndsIsFine) {
 }
 
 TEST(Tokenizer, ThreadsShareOneTokenizer) {
-  const std::string text = read_file(kSource + "/models/moe-13m/heldout.txt").substr(0, 20'000);
+  const std::string text = read_bytes(kSource + "/models/moe-13m/heldout.txt").substr(0, 20'000);
   const Ids expected = demo()->encode(text);
   std::array<Ids, 4> got;
   std::vector<std::thread> threads;

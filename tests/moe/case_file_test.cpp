@@ -2,19 +2,20 @@
 #include "model/case_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "moe/reference_moe.h"
+#include "support/files.h"
 #include "support/moe_layer.h"
+#include "support/temporary_folder.h"
 
 using namespace fourfold;
+using support::TemporaryFolder;
 
 namespace {
 
@@ -30,21 +31,6 @@ std::string case_path(const std::string& name) {
   return FOURFOLD_SOURCE_DIR "/tests/data/cases/" + name + ".safetensors";
 }
 
-class Scratch {
- public:
-  Scratch() : folder_(std::filesystem::temp_directory_path() / ("fourfold_case_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~Scratch() { std::filesystem::remove_all(folder_); }
-  std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  std::size_t count() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
-  }
-
- private:
-  std::filesystem::path folder_;
-};
-
 void expect_not_a_case(const std::string& file) {
   try {
     run_case(file, support::native());
@@ -57,25 +43,21 @@ void expect_not_a_case(const std::string& file) {
 using Changes = std::vector<std::pair<std::string, std::string>>;
 
 /// A copy of a case file with words of its header replaced by others of the same length.
-std::string changed_case(const Scratch& scratch, const std::string& name, const Changes& changes) {
-  std::ifstream in(case_path(name), std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+std::string changed_case(const TemporaryFolder& scratch, const std::string& name, const Changes& changes) {
+  std::string bytes = support::read_bytes(case_path(name));
   for (const auto& [from, to] : changes) {
     EXPECT_EQ(from.size(), to.size());
     const std::size_t at = bytes.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     if (at != std::string::npos) bytes.replace(at, to.size(), to);
   }
-  const std::string path = scratch.file("changed.safetensors");
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  return path;
+  return scratch.write("changed.safetensors", bytes);
 }
 
 }  // namespace
 
 TEST(CaseFile, EveryListedFileIsThere) {
-  std::ifstream in(FOURFOLD_SOURCE_DIR "/tests/data/cases/list.json");
-  const nlohmann::json list = nlohmann::json::parse(in);
+  const auto list = nlohmann::json::parse(support::read_bytes(FOURFOLD_SOURCE_DIR "/tests/data/cases/list.json"));
   ASSERT_GE(list.size(), 40u);
   for (const auto& entry : list) EXPECT_TRUE(std::filesystem::exists(case_path(entry.at("name")))) << entry.at("name");
   EXPECT_EQ(case_files().size(), list.size());
@@ -133,13 +115,13 @@ TEST(CaseFile, AFaultThatCannotBePlantedIsNotAPass) {
 class DumpedCase : public testing::TestWithParam<const char*> {};
 
 TEST_P(DumpedCase, PassesAgain) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   const Caps caps = support::caps_of(GetParam());
   const RandomExperts experts(caps, 5);
   const RandomCall call = random_call(caps, caps.max_tokens, 6, {.ids_are_64_bit = true, .plant_dead_ids = true});
   const std::string file = scratch.file("live.safetensors");
   dump_case(file, "live call", caps, experts.stacked(), call.tensors);
-  EXPECT_EQ(scratch.count(), 1u) << "something was left beside the file";
+  EXPECT_EQ(scratch.names().size(), 1u) << "something was left beside the file";
   const MoeCase read = read_case(file);
   Caps expected_caps = caps;
   if (caps.activation.kind == ActivationKind::swiglu_oai) {  // the file spells the defaults out
@@ -164,17 +146,17 @@ INSTANTIATE_TEST_SUITE_P(Problems, DumpedCase,
                                          "t6 k1 e3 h96 i56 nvfp4 f32 relu2 down_bias"));
 
 TEST(CaseFile, DumpIntoAMissingFolderLeavesNothing) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   const Caps caps = support::caps_of("t2 k1 e2 h16 i16");
   const RandomExperts experts(caps, 1);
   const RandomCall call = random_call(caps, 2, 2);
   EXPECT_THROW(dump_case(scratch.file("no/such/folder.safetensors"), "x", caps, experts.stacked(), call.tensors),
                Error);
-  EXPECT_EQ(scratch.count(), 0u);
+  EXPECT_EQ(scratch.names().size(), 0u);
 }
 
 TEST(CaseFile, OtherFilesAreRefused) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   expect_not_a_case(scratch.file("missing.safetensors"));
   expect_not_a_case(FOURFOLD_SOURCE_DIR "/tests/data/cases/list.json");
   expect_not_a_case(FOURFOLD_SOURCE_DIR "/tests/data/tiny/qwen3_moe/model.safetensors");
@@ -184,7 +166,7 @@ TEST(CaseFile, OtherFilesAreRefused) {
 }
 
 TEST(CaseFile, AWrongCountOfInvalidIdsFails) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   const std::string file = changed_case(scratch, "plain_nvfp4", {{"\"invalid_ids\":\"0\"", "\"invalid_ids\":\"1\""}});
   const CaseResult result = run_case(file, support::native());
   EXPECT_FALSE(result.ok);
@@ -192,7 +174,7 @@ TEST(CaseFile, AWrongCountOfInvalidIdsFails) {
 }
 
 TEST(CaseFile, WhatContradictsItselfIsRefused) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   for (const auto& [from, to] :
        {std::pair{"\"top_k\":\"2\"", "\"top_k\":\"3\""}, std::pair{"\"hidden\":\"64\"", "\"hidden\":\"65\""},
         std::pair{"\"experts\":\"8\"", "\"experts\":\"9\""},
@@ -206,7 +188,7 @@ TEST(CaseFile, WhatContradictsItselfIsRefused) {
 }
 
 TEST(CaseFile, ARefusalCanBeWhatTheFileExpects) {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   const std::string file = changed_case(scratch, "plain_nvfp4", {{"\"expect\":\"output\"", "\"expect\":\"refuse\""}});
   EXPECT_FALSE(run_case(file, support::native()).ok) << "a call that runs is no refusal";
   const Changes bad_limit = {{"\"expect\":\"output\"", "\"expect\":\"refuse\""},

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <random>
 
-#include "fourfold/error.h"
+#include "support/error_code.h"
 
 namespace fourfold {
 namespace {
+
+using support::code_of;
 
 constexpr int kSteps = 6;
 
@@ -125,16 +127,6 @@ TEST(Arena, NoBytesAreZeroBytes) {
   arena.add("empty", 0, 0, 3, "");
   arena.place();
   EXPECT_EQ(arena.bytes(), 0u);
-}
-
-template <class Call>
-ErrorCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode{};
 }
 
 TEST(Arena, NegativeBytesAreRefused) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <random>
 
@@ -14,9 +13,12 @@
 #include "plan/cuda_plan.h"
 #include "plan/plan_data.h"
 #include "random_caps.h"
+#include "support/error_code.h"
 
 namespace fourfold {
 namespace {
+
+using support::code_of;
 
 constexpr std::size_t kMaxInstances = 250;
 
@@ -31,16 +33,6 @@ std::map<std::string, KernelSpec> catalog_by_name(const std::string& architectur
   std::map<std::string, KernelSpec> kernels;
   for (const KernelSpec& spec : kernel_catalog(architecture)) kernels.emplace(spec.name(), spec);
   return kernels;
-}
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::internal;
 }
 
 /// The same kernel, with at least as much shared memory: a plan says the most that its own token counts need.

@@ -112,7 +112,7 @@ TEST_F(CompilerTest, ResourcesAreReadFromTheReport) {
 TEST_F(CompilerTest, NothingIsReadFromTheCurrentFolder) {
   const TemporaryFolder folder;
   fs::create_directories(folder / "moe");
-  for (const char* name : {"found.cuh", "moe/found.cuh"}) write_bytes(folder / name, {'/', '/', '\n'});
+  for (const char* name : {"found.cuh", "moe/found.cuh"}) write_bytes(folder / name, "//\n");
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
   const std::vector<NamedSource> sources = {
@@ -155,7 +155,7 @@ TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
   std::map<std::string, fs::path> by_ending;
   for (const auto& item : fs::directory_iterator(folder / "dump")) by_ending[item.path().extension()] = item.path();
   ASSERT_EQ(by_ending.size(), 3u);
-  const std::vector<char> source = bytes_of(by_ending[".cu"]);
+  const std::string source = read_bytes(by_ending[".cu"]);
   const std::string text(source.begin(), source.end());
   EXPECT_NE(text.find("---- testing/scale.cuh ----"), std::string::npos);
   EXPECT_NE(text.find("--gpu-architecture=sm_90a"), std::string::npos);
@@ -165,7 +165,7 @@ TEST_F(CompilerTest, DumpHasSourceLogAndImage) {
 
 TEST_F(CompilerTest, ADumpFolderThatCannotBeWrittenIsNoError) {
   const TemporaryFolder folder;
-  write_bytes(folder / "file", {'x'});
+  write_bytes(folder / "file", "x");
   NvrtcCompiler compiler(scale_tree(), {}, folder / "file");
   EXPECT_FALSE(compiler.compile(scale, "sm_90a").empty());
 }

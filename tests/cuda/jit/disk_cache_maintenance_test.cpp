@@ -39,9 +39,9 @@ TEST_F(DiskCacheMaintenance, TrimRemovesWhatKilledProcessesLeft) {
   cache.find_or_build(sample_key(), build());
   const fs::path kernels = folder / "cache" / "kernels";
   const std::string partial = "." + sample_key().digest + ".kernel.partial-";
-  write_bytes(kernels / (partial + "1"), {'x'});
-  write_bytes(kernels / (partial + "2"), {'x'});
-  write_bytes(kernels / "locks" / "dead", {});
+  write_bytes(kernels / (partial + "1"), "x");
+  write_bytes(kernels / (partial + "2"), "x");
+  write_bytes(kernels / "locks" / "dead", "");
   set_age(kernels / (partial + "1"), 4000);
   set_age(kernels / "locks" / "dead", 4000);
   EXPECT_EQ(cache.stat().partial_files, 2u);
@@ -63,7 +63,7 @@ TEST_F(DiskCacheMaintenance, StatVerifyAndClear) {
   EXPECT_EQ(statistics.entries, 2u);
   EXPECT_EQ(statistics.bytes, fs::file_size(entry(sample_key("1"))) + fs::file_size(entry(sample_key("2"))));
   EXPECT_EQ(statistics.problem, "");
-  write_bytes(entry(sample_key("1")), {'{'});
+  write_bytes(entry(sample_key("1")), "{");
   CacheVerification verification = cache.verify();
   ASSERT_EQ(verification.valid.size(), 1u);
   EXPECT_EQ(verification.valid[0].kernel, "a<FORMAT=nvfp4,TILE=2>");
@@ -89,10 +89,10 @@ TEST_F(DiskCacheMaintenance, AnEntryUnderAnotherNameIsBad) {
 TEST_F(DiskCacheMaintenance, ExportAndImportCarryValidEntries) {
   DiskCache cache(options());
   for (const char* value : {"1", "2", "3"}) cache.find_or_build(sample_key(value), build(value));
-  write_bytes(entry(sample_key("3")), {'{'});
+  write_bytes(entry(sample_key("3")), "{");
   EXPECT_EQ(cache.export_to(folder / "carried"), 2u);
-  write_bytes(folder / "carried" / (sample_key("4").digest + ".kernel"), {'x'});
-  write_bytes(folder / "carried" / "notes.txt", {'x'});
+  write_bytes(folder / "carried" / (sample_key("4").digest + ".kernel"), "x");
+  write_bytes(folder / "carried" / "notes.txt", "x");
   DiskCache other(options(folder / "other"));
   other.find_or_build(sample_key("1"), build("1"));
   const CacheImport result = other.import_from(folder / "carried");

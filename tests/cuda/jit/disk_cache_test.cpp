@@ -85,22 +85,22 @@ KernelKey short_key() {
 TEST_F(DiskCacheTest, EntriesCutAtEveryLengthAreRepaired) {
   const KernelKey key = short_key();
   DiskCache(options()).find_or_build(key, build());
-  const std::vector<char> good = bytes_of(entry(key));
+  const std::string good = read_bytes(entry(key));
   ASSERT_GT(good.size(), 100u);
   for (std::size_t length = 0; length < good.size(); ++length) {
     write_bytes(entry(key), {good.begin(), good.begin() + static_cast<long>(length)});
     expect_repair(*this, key, std::to_string(length) + " bytes");
     if (HasFatalFailure()) return;
-    ASSERT_EQ(bytes_of(entry(key)), good);
+    ASSERT_EQ(read_bytes(entry(key)), good);
   }
 }
 
 TEST_F(DiskCacheTest, EveryFlippedByteIsRepaired) {
   const KernelKey key = short_key();
   DiskCache(options()).find_or_build(key, build());
-  const std::vector<char> good = bytes_of(entry(key));
+  const std::string good = read_bytes(entry(key));
   for (std::size_t at = 0; at < good.size(); ++at) {
-    std::vector<char> bad = good;
+    std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     write_bytes(entry(key), bad);
     expect_repair(*this, key, "byte " + std::to_string(at));
@@ -111,11 +111,11 @@ TEST_F(DiskCacheTest, EveryFlippedByteIsRepaired) {
 TEST_F(DiskCacheTest, OtherContentsAreRepaired) {
   const KernelKey key = sample_key();
   DiskCache(options()).find_or_build(key, build());
-  std::vector<char> longer = bytes_of(entry(key));
+  std::string longer = read_bytes(entry(key));
   longer.push_back('x');
   write_bytes(entry(key), longer);
   expect_repair(*this, key, "one byte more");
-  write_bytes(entry(key), {'{'});
+  write_bytes(entry(key), "{");
   expect_repair(*this, key, "a brace");
   DiskCache(options()).find_or_build(sample_key("2"), build("another"));
   fs::copy_file(entry(sample_key("2")), entry(key), fs::copy_options::overwrite_existing);
@@ -142,10 +142,10 @@ int works_in_memory(const DiskCacheOptions& base) {
 TEST_F(DiskCacheTest, NoFolderAtAllWorksInMemory) { EXPECT_EQ(works_in_memory(options("")), 0); }
 
 TEST_F(DiskCacheTest, AFileInPlaceOfTheFolderWorksInMemory) {
-  write_bytes(folder / "file", {'x'});
+  write_bytes(folder / "file", "x");
   EXPECT_EQ(works_in_memory(options(folder / "file")), 0);
   EXPECT_EQ(works_in_memory(options(folder / "file" / "below")), 0);
-  EXPECT_EQ(bytes_of(folder / "file").size(), 1u);
+  EXPECT_EQ(read_bytes(folder / "file").size(), 1u);
 }
 
 TEST_F(DiskCacheTest, AReadOnlyParentWorksInMemory) {

@@ -31,7 +31,7 @@ TEST(EmbeddedSources, AreTheFilesOfKernelsToTheByte) {
     const std::string ending = item.path().extension();
     if (!item.is_regular_file() || (ending != ".cu" && ending != ".cuh" && ending != ".h")) continue;
     ++files;
-    const std::vector<char> bytes = bytes_of(item.path());
+    const std::string bytes = read_bytes(item.path());
     const std::string path = fs::relative(item.path(), root).generic_string();
     EXPECT_EQ(SourceTree::embedded().text(path), std::string_view(bytes.data(), bytes.size())) << path;
   }

@@ -26,7 +26,7 @@ TEST(FileLock, IsHeldByOneAndRemovedByIt) {
 
 TEST(FileLock, AFileWithoutAHolderIsNoLock) {
   const TemporaryFolder folder;
-  write_bytes(folder / "lock", {'x'});
+  write_bytes(folder / "lock", "x");
   std::string reason;
   EXPECT_TRUE(FileLock::acquire(folder / "lock", FileLock::Wait::no, reason));
 }

@@ -57,7 +57,7 @@ TEST_F(ImageStoreTest, ThePackComesBeforeDiskAndNeedsNoCompiler) {
 
 TEST_F(ImageStoreTest, ADamagedPackIsNamedOnceAndNotUsed) {
   write_pack();
-  write_bytes(folder / "packs" / "sm_90a.pack", {'{'});
+  write_bytes(folder / "packs" / "sm_90a.pack", "{");
   ImageStore store(options());
   EXPECT_EQ(store.get(sample_spec("1"), "sm_90a").origin, ImageOrigin::compiled);
   EXPECT_EQ(store.get(sample_spec("2"), "sm_90a").origin, ImageOrigin::compiled);

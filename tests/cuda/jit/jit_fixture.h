@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -19,22 +18,16 @@
 #include "cuda/jit/compiler.h"
 #include "cuda/jit/kernel_key.h"
 #include "fourfold/error.h"
+#include "support/files.h"
 #include "support/temporary_folder.h"
 
 namespace fourfold::cuda {
 
 namespace fs = std::filesystem;
 
+using support::read_bytes;
 using support::TemporaryFolder;
-
-inline std::vector<char> bytes_of(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-inline void write_bytes(const fs::path& path, const std::vector<char>& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<long>(bytes.size()));
-}
+using support::write_bytes;
 
 inline Image image_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

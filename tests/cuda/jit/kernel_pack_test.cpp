@@ -156,7 +156,7 @@ TEST(KernelPack, StaleByArchitectureAndOptionsButNotByCompiler) {
 TEST(KernelPack, SearchTakesTheFirstGoodOneAndNamesTheOthers) {
   const TemporaryFolder folder;
   for (const char* name : {"damaged", "stale", "good", "later"}) fs::create_directory(folder / name);
-  write_bytes(folder / "damaged" / "sm_90a.pack", {'{'});
+  write_bytes(folder / "damaged" / "sm_90a.pack", "{");
   const auto files = changed_files("moe/a.cu", "// old\n");
   const SourceTree old(files);
   KernelPackWriter stale(old, sample_target());
