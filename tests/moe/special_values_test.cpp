@@ -177,35 +177,30 @@ TEST(E8m0, NanByteMakesItsRowsNan) {
   }
 }
 
+/// Scale bytes low .. low + count - 1 in turn, in both projections, on every instruction set.
+void expect_scales_fit_the_oracle(const Caps& caps, int low, int count) {
+  WritableExperts experts(RandomExperts(caps, 1).stacked());
+  for (ConstTensorView view : {experts.stacked.gate_up_scales, experts.stacked.down_scales})
+    for (std::int64_t i = 0; i < view.bytes(); ++i)
+      experts.write(view)[i] = static_cast<std::uint8_t>(low + i * 7 % count);
+  const RandomCall call = random_call(caps, 5, 1);
+  for (const auto& backend : support::backends())
+    EXPECT_TRUE(support::fits_oracle(caps, experts.stacked, call.tensors,
+                                     MoeLayer(caps, experts.stacked, *backend).run(call.tensors)))
+        << low << " on " << cpu_isa_name(backend->device().isa);
+}
+
 TEST(E8m0, AllOrdinaryBytesFitTheOracle) {
   const Caps caps = support::caps_of("t5 k2 e4 h96 i64 mxfp4 bf16 silu");
-  for (const auto& [low, count] : {std::pair{96, 12}, std::pair{110, 10}, std::pair{124, 6}, std::pair{1, 20}}) {
-    WritableExperts experts(RandomExperts(caps, 1).stacked());
-    for (ConstTensorView view : {experts.stacked.gate_up_scales, experts.stacked.down_scales})
-      for (std::int64_t i = 0; i < view.bytes(); ++i)
-        experts.write(view)[i] = static_cast<std::uint8_t>(low + i * 7 % count);
-    const RandomCall call = random_call(caps, 5, 1);
-    for (const auto& backend : support::backends())
-      EXPECT_TRUE(support::fits_oracle(caps, experts.stacked, call.tensors,
-                                       MoeLayer(caps, experts.stacked, *backend).run(call.tensors)))
-          << low << " on " << cpu_isa_name(backend->device().isa);
-  }
+  for (const auto& [low, count] : {std::pair{96, 12}, std::pair{110, 10}, std::pair{124, 6}, std::pair{1, 20}})
+    expect_scales_fit_the_oracle(caps, low, count);
 }
 
 TEST(E4m3, SubnormalNegativeAndZeroScalesAreHonoured) {
   const Caps caps = support::caps_of("t5 k2 e4 h96 i64 nvfp4 bf16 silu");
   for (const auto& [low, count] :
-       {std::pair{0, 8}, std::pair{1, 7}, std::pair{0x80, 8}, std::pair{0xb8, 16}, std::pair{0, 1}}) {
-    WritableExperts experts(RandomExperts(caps, 1).stacked());
-    for (ConstTensorView view : {experts.stacked.gate_up_scales, experts.stacked.down_scales})
-      for (std::int64_t i = 0; i < view.bytes(); ++i)
-        experts.write(view)[i] = static_cast<std::uint8_t>(low + i * 7 % count);
-    const RandomCall call = random_call(caps, 5, 1);
-    for (const auto& backend : support::backends())
-      EXPECT_TRUE(support::fits_oracle(caps, experts.stacked, call.tensors,
-                                       MoeLayer(caps, experts.stacked, *backend).run(call.tensors)))
-          << low << " on " << cpu_isa_name(backend->device().isa);
-  }
+       {std::pair{0, 8}, std::pair{1, 7}, std::pair{0x80, 8}, std::pair{0xb8, 16}, std::pair{0, 1}})
+    expect_scales_fit_the_oracle(caps, low, count);
 }
 
 TEST(E4m3, NanBytePropagates) {
