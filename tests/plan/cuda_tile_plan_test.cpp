@@ -9,11 +9,11 @@
 #include <string>
 
 #include "corpus/corpus.h"
+#include "cuda_plan_rules.h"
 #include "fourfold/error.h"
 #include "kernels/params/tile_params.h"
 #include "plan/cuda_unit_layout.h"
 #include "plan/plan_data.h"
-#include "random_caps.h"
 
 namespace fourfold {
 namespace {
@@ -22,14 +22,6 @@ Caps caps_of(std::string_view problem) { return parse_problem(problem).caps; }
 
 PlanData data_of(std::string_view problem, std::string_view device = "h200") {
   return *plan(caps_of(problem), device_preset(device)).data();
-}
-
-/// Random caps that a GPU serves.
-Caps random_cuda_caps(std::mt19937_64& random) {
-  Caps caps = random_caps(random);
-  if (caps.activation_dtype == DType::f32) caps.activation_dtype = DType::bf16;
-  caps.max_tokens = std::min(caps.max_tokens, kMaxCudaRoutes / caps.top_k);
-  return caps;
 }
 
 // The issue that these kernels answer names both limits.
@@ -99,32 +91,11 @@ TEST(CudaTilePlan, PanelsCoverEveryOutputColumnOnce) {
 
 TEST(CudaTilePlan, SegmentsKeepTheRules) {
   std::mt19937_64 random(23);
-  for (int round = 0; round < 2000; ++round) {
-    const Plan planned = plan(random_cuda_caps(random), device_preset("h200"));
-    EXPECT_EQ(planned.workspace_bytes() % 256, 0u);
-    for (const Segment& a : planned.segments()) {
-      ASSERT_EQ(a.offset_bytes % 256, 0u);
-      ASSERT_LE(a.offset_bytes + a.bytes, planned.workspace_bytes());
-      ASSERT_LT(a.last_step, static_cast<int>(planned.steps().size()));
-      for (const Segment& b : planned.segments()) {
-        if (&a == &b || a.bytes == 0 || b.bytes == 0 || a.last_step < b.first_step || b.last_step < a.first_step)
-          continue;
-        ASSERT_TRUE(a.offset_bytes + a.bytes <= b.offset_bytes || b.offset_bytes + b.bytes <= a.offset_bytes)
-            << a.name << " and " << b.name;
-      }
-    }
-  }
+  for (int round = 0; round < 2000 && !HasFatalFailure(); ++round)
+    expect_ledger_rules(plan(random_cuda_caps(random), device_preset("h200")));
 }
 
-TEST(CudaTilePlan, WorkspaceGrowsWithMaxTokens) {
-  std::mt19937_64 random(24);
-  for (int round = 0; round < 2000; ++round) {
-    Caps caps = random_cuda_caps(random);
-    const std::uint64_t large = required_workspace_bytes(caps, device_preset("h200"));
-    caps.max_tokens = log_uniform(random, 0, caps.max_tokens);
-    ASSERT_LE(required_workspace_bytes(caps, device_preset("h200")), large) << "round " << round;
-  }
-}
+TEST(CudaTilePlan, WorkspaceGrowsWithMaxTokens) { expect_workspace_grows(device_preset("h200"), 24); }
 
 // Brute force: no routing makes more tiles than the bound, and some routing makes as many.
 TEST(CudaTilePlan, TheTileBoundHoldsAndIsTight) {

@@ -9,19 +9,11 @@
 #include <vector>
 
 #include "corpus/corpus.h"
+#include "cuda_plan_rules.h"
 #include "fourfold/plan.h"
-#include "random_caps.h"
 
 namespace fourfold {
 namespace {
-
-/// Random caps that a GPU serves: fewer than 2^31 routes, 16-bit activations.
-Caps random_gpu_caps(std::mt19937_64& random) {
-  Caps caps = random_caps(random);
-  if (caps.activation_dtype == DType::f32) caps.activation_dtype = DType::bf16;
-  caps.max_tokens = std::min(caps.max_tokens, ((std::int64_t{1} << 31) - 1) / caps.top_k);
-  return caps;
-}
 
 Device random_gpu(std::mt19937_64& random) {
   const char* names[] = {"a100", "h100", "h200", "b200", "rtx-pro-6000", "rtx-5090"};
@@ -35,7 +27,7 @@ struct Asked {
 
 /// One problem in two for a GPU, the others for a CPU.
 Asked random_question(std::mt19937_64& random) {
-  if (random() % 2) return {random_gpu_caps(random), random_gpu(random)};
+  if (random() % 2) return {random_cuda_caps(random), random_gpu(random)};
   return {random_caps(random), random_cpu(random)};
 }
 
