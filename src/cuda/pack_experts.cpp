@@ -1,11 +1,11 @@
-// Stacks the rows of every expert, tensor by tensor. An expert's rows are contiguous in every section, so it is put
-// together in the layout of a layer of one expert, and each section goes to its place in one copy.
+// Stacks the rows of every expert, tensor by tensor: an expert's rows are contiguous in every section.
 #include "cuda/pack_experts.h"
 
 #include <cstring>
 
 #include "core/check.h"
 #include "core/float16.h"
+#include "cuda/pack_loop.h"
 #include "plan/problem.h"
 
 namespace fourfold::cuda {
@@ -26,21 +26,14 @@ void put_matrix(std::byte* expert, const CudaMatrixLayout& layout, std::int64_t 
   if (layout.zeros >= 0)
     copy_rows(expert + layout.zeros + first_row * zeros, zeros, rows, source.zeros, source.zeros_row_bytes);
   if (layout.global >= 0) std::memcpy(expert + layout.global + part * 4, &source.global_scale, 4);
-  if (layout.bias < 0) return;
-  const auto* bias = static_cast<const std::byte*>(source.bias);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float value = bias_value(bias + row * source.bias_stride_bytes, source.bias_dtype);
-    std::memcpy(expert + layout.bias + (first_row + row) * 4, &value, 4);
-  }
+  if (layout.bias >= 0) put_bias(expert + layout.bias + first_row * 4, rows, source);
 }
 
 /// Sends an expert's sections of one projection to their places in the layer.
 void write_matrix(const PackTarget& target, std::span<const std::byte> expert, const CudaMatrixLayout& one,
                   const CudaMatrixLayout& all, std::int64_t index) {
   const auto write = [&](std::int64_t from, std::int64_t to, std::int64_t bytes) {
-    if (from >= 0)
-      target.write(static_cast<std::uint64_t>(to + index * bytes),
-                   expert.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(bytes)));
+    write_section(target, expert, from, to, index, bytes);
   };
   write(one.codes, all.codes, all.rows * all.codes_row_bytes());
   write(one.scales, all.scales, all.rows * all.scales_row_bytes());
@@ -87,35 +80,33 @@ void LayerScales::observe(const Caps& caps, std::int64_t index, const ExpertMatr
   check_scale_dtype("down", index, matrices.down.scale_dtype, "down", down);
 }
 
-PackedLayer pack_layer(const Caps& caps, ExpertSource& source, const PackTarget& target) {
-  PackedLayer layer;
-  CudaWeightLayout one;
-  std::span<std::byte> expert;
-  LayerScales scales;
-  const bool gated = caps.activation.gated();
-  for (std::int64_t index = 0; index < caps.experts; ++index) {
-    const ExpertMatrices matrices = source.expert(index);
-    scales.observe(caps, index, matrices);
-    if (index == 0) {
-      layer.gate_up_scales = scale_type(scales.gate_up);
-      layer.down_scales = scale_type(scales.down);
-      const CudaScaleBytes scale_bytes{dtype_bits(scales.gate_up) / 8, dtype_bits(scales.down) / 8};
-      layer.layout = cuda_weight_layout(caps, scale_bytes);
-      Caps caps_of_one = caps;
-      caps_of_one.experts = 1;
-      one = cuda_weight_layout(caps_of_one, scale_bytes);
-      expert = target.begin(static_cast<std::uint64_t>(layer.layout.total_bytes),
-                            static_cast<std::uint64_t>(one.total_bytes));
-    }
-    if (gated) put_matrix(expert.data(), one.gate_up, 0, caps.intermediate, 0, matrices.gate);
-    put_matrix(expert.data(), one.gate_up, gated ? caps.intermediate : 0, caps.intermediate, gated ? 1 : 0,
-               matrices.up);
-    put_matrix(expert.data(), one.down, 0, caps.hidden, 0, matrices.down);
-    write_matrix(target, expert, one.gate_up, layer.layout.gate_up, index);
-    write_matrix(target, expert, one.down, layer.layout.down, index);
-    target.expert_done();
+void put_bias(std::byte* to, std::int64_t rows, const MatrixSource& source) noexcept {
+  const auto* bias = static_cast<const std::byte*>(source.bias);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float value = bias_value(bias + row * source.bias_stride_bytes, source.bias_dtype);
+    std::memcpy(to + row * 4, &value, 4);
   }
-  return layer;
+}
+
+void write_section(const PackTarget& target, std::span<const std::byte> expert, std::int64_t from, std::int64_t to,
+                   std::int64_t index, std::int64_t bytes) {
+  if (from < 0) return;
+  target.write(static_cast<std::uint64_t>(to + index * bytes),
+               expert.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(bytes)));
+}
+
+PackedLayer pack_layer(const Caps& caps, ExpertSource& source, const PackTarget& target) {
+  const bool gated = caps.activation.gated();
+  return pack_each<PackedLayer>(
+      caps, source, target, cuda_weight_layout,
+      [&](const ExpertMatrices& matrices, const CudaWeightLayout& one, std::span<std::byte> expert) {
+        if (gated) put_matrix(expert.data(), one.gate_up, 0, caps.intermediate, 0, matrices.gate);
+        put_matrix(expert.data(), one.gate_up, gated ? caps.intermediate : 0, caps.intermediate, gated ? 1 : 0,
+                   matrices.up);
+        put_matrix(expert.data(), one.down, 0, caps.hidden, 0, matrices.down);
+      },
+      [&](std::span<const std::byte> expert, const CudaMatrixLayout& one, const CudaMatrixLayout& all,
+          std::int64_t index) { write_matrix(target, expert, one, all, index); });
 }
 
 kernels::MatrixParams matrix_params(const CudaMatrixLayout& layout, kernels::ScaleType scales, const std::byte* base) {

@@ -3,18 +3,11 @@
 #include <cstring>
 
 #include "cuda/pack_experts.h"
+#include "cuda/pack_loop.h"
 #include "cuda/pack_units.h"
 
 namespace fourfold::cuda {
 namespace {
-
-void put_bias(std::byte* to, std::int64_t rows, const MatrixSource& source) {
-  const auto* bias = static_cast<const std::byte*>(source.bias);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float value = bias_value(bias + row * source.bias_stride_bytes, source.bias_dtype);
-    std::memcpy(to + row * 4, &value, 4);
-  }
-}
 
 /// Puts one expert's projection together in `expert`, the layout of a layer of one expert.
 void put_projection(const Caps& caps, const CudaUnitMatrix& one, std::span<const MatrixSource> parts,
@@ -33,9 +26,7 @@ void put_projection(const Caps& caps, const CudaUnitMatrix& one, std::span<const
 void write_projection(const PackTarget& target, std::span<const std::byte> expert, const CudaUnitMatrix& one,
                       const CudaUnitMatrix& all, std::int64_t index) {
   const auto write = [&](std::int64_t from, std::int64_t to, std::int64_t bytes) {
-    if (from >= 0)
-      target.write(static_cast<std::uint64_t>(to + index * bytes),
-                   expert.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(bytes)));
+    write_section(target, expert, from, to, index, bytes);
   };
   write(one.units, all.units, all.expert_bytes());
   write(one.global, all.global, all.parts * 4);
@@ -45,32 +36,17 @@ void write_projection(const PackTarget& target, std::span<const std::byte> exper
 }  // namespace
 
 UnitLayer pack_unit_layer(const Caps& caps, ExpertSource& source, const PackTarget& target) {
-  UnitLayer layer;
-  CudaUnitLayout one;
-  std::span<std::byte> expert;
-  LayerScales scales;
-  for (std::int64_t index = 0; index < caps.experts; ++index) {
-    const ExpertMatrices matrices = source.expert(index);
-    scales.observe(caps, index, matrices);
-    if (index == 0) {
-      layer.gate_up_scales = scale_type(scales.gate_up);
-      layer.down_scales = scale_type(scales.down);
-      const CudaScaleBytes scale_bytes{dtype_bits(scales.gate_up) / 8, dtype_bits(scales.down) / 8};
-      layer.layout = cuda_unit_layout(caps, scale_bytes);
-      Caps caps_of_one = caps;
-      caps_of_one.experts = 1;
-      one = cuda_unit_layout(caps_of_one, scale_bytes);
-      expert = target.begin(static_cast<std::uint64_t>(layer.layout.total_bytes),
-                            static_cast<std::uint64_t>(one.total_bytes));
-    }
-    const std::array<MatrixSource, 2> gate_up{caps.activation.gated() ? matrices.gate : matrices.up, matrices.up};
-    put_projection(caps, one.gate_up, std::span(gate_up).first(caps.activation.gated() ? 2 : 1), expert);
-    put_projection(caps, one.down, std::span(&matrices.down, 1), expert);
-    write_projection(target, expert, one.gate_up, layer.layout.gate_up, index);
-    write_projection(target, expert, one.down, layer.layout.down, index);
-    target.expert_done();
-  }
-  return layer;
+  const bool gated = caps.activation.gated();
+  return pack_each<UnitLayer>(
+      caps, source, target, cuda_unit_layout,
+      [&](const ExpertMatrices& matrices, const CudaUnitLayout& one, std::span<std::byte> expert) {
+        const std::array<MatrixSource, 2> gate_up{gated ? matrices.gate : matrices.up, matrices.up};
+        put_projection(caps, one.gate_up, std::span(gate_up).first(gated ? 2 : 1), expert);
+        put_projection(caps, one.down, std::span(&matrices.down, 1), expert);
+      },
+      [&](std::span<const std::byte> expert, const CudaUnitMatrix& one, const CudaUnitMatrix& all, std::int64_t index) {
+        write_projection(target, expert, one, all, index);
+      });
 }
 
 kernels::UnitMatrix unit_params(const CudaUnitMatrix& layout, kernels::ScaleType scales, const std::byte* base) {
