@@ -1,14 +1,15 @@
 // tools/plot_bench: which numbers it would draw, and what it refuses. Drawing itself needs matplotlib and is not
 // tested.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "support/files.h"
+#include "support/shell.h"
 #include "support/temporary_folder.h"
 
 namespace fourfold::lint {
@@ -18,21 +19,9 @@ using Json = nlohmann::json;
 
 const std::string kScript = FOURFOLD_SOURCE_DIR "/tools/plot_bench";
 
-struct Outcome {
-  int exit_code = -1;
-  std::string text;  // stdout and stderr
-};
+using Outcome = support::ShellOutcome;
 
-Outcome run(const std::string& arguments) {
-  Outcome outcome;
-  FILE* pipe = popen((kScript + " " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, count);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  return outcome;
-}
+Outcome run(const std::string& arguments) { return support::run_shell(kScript + " " + arguments); }
 
 Json row(const std::string& shape, int tokens, double ratio, const std::string& format = "nvfp4") {
   return {{"shape", shape},
@@ -89,8 +78,7 @@ TEST_F(PlotBench, RefusesWhatItCannotDraw) {
 }
 
 TEST(PeerFigures, HaveTheSourceAndAgreeWithTheirOwnFloors) {
-  std::ifstream stream(FOURFOLD_SOURCE_DIR "/bench/results/peer/marlin_h200.json");
-  const Json peer = Json::parse(stream);
+  const Json peer = Json::parse(support::read_bytes(FOURFOLD_SOURCE_DIR "/bench/results/peer/marlin_h200.json"));
   EXPECT_NE(peer["source"].get<std::string>().find("Marlin"), std::string::npos);
   ASSERT_EQ(peer["rows"].size(), 4u * 14 * 3);
   for (const Json& figures : peer["rows"]) {
