@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 
+#include "core/file.h"
 #include "fourfold/fourfold.h"
 #include "fourfold_version.h"
 #include "gpu/catch_listener.h"
@@ -24,9 +25,11 @@ namespace {
 struct Options {
   std::string json, label = "run", depth_name = "full", cases, kernels_from, planted;
   double seconds = 0;
-  std::string merge;
+  std::string merge, mode = "quick";
   std::vector<std::string> parts, failed, skipped, passed_steps, sanitizers;
 };
+
+std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 std::filesystem::path program_folder() { return std::filesystem::canonical("/proc/self/exe").parent_path(); }
 
@@ -89,9 +92,12 @@ class PartWriter : public testing::EmptyTestEventListener {
                        {"from_disk", counters.from_disk},
                        {"compiled", counters.compiled},
                        {"loaded", counters.loaded}};
-    const std::string aside = options_.json + ".tmp";
-    std::ofstream(aside) << part.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-    std::filesystem::rename(aside, options_.json);
+    write_file_atomically(options_.json, json_text(part));
+  }
+
+  /// Whether a check failed, of a test or added.
+  bool any_failed() const {
+    return std::any_of(checks_.begin(), checks_.end(), [](const auto& check) { return check.second.failed > 0; });
   }
 
  private:
@@ -155,6 +161,7 @@ void set_up(const Options& options) {
 
 int run_tests(const Options& options) {
   try {
+    if (!options.json.empty()) check_writable(options.json);  // before minutes of work
     set_up(options);
   } catch (const Error& error) {
     std::fprintf(stderr, "fourfold_gpu_tests: %s\n", error.what());
@@ -174,8 +181,13 @@ int run_tests(const Options& options) {
       return 0;
     }
   int result = RUN_ALL_TESTS();
-  if (testing::UnitTest::GetInstance()->test_to_run_count() == 0) {
-    std::fprintf(stderr, "fourfold_gpu_tests: no test matched the filter\n");
+  const bool none_matched = testing::UnitTest::GetInstance()->test_to_run_count() == 0;
+  if (none_matched || (result != 0 && !writer->any_failed())) {
+    CheckResult nothing;
+    nothing.run = nothing.failed = 1;
+    nothing.reasons.push_back(none_matched ? "no test matched the filter" : "a suite failed outside of its tests");
+    std::fprintf(stderr, "fourfold_gpu_tests: %s\n", nothing.reasons.front().c_str());
+    writer->add("tests", nothing);
     result = 1;
   }
   if (!options.kernels_from.empty()) {
@@ -196,13 +208,17 @@ std::pair<std::string, std::string> split(const std::string& text) {
 }
 
 int run_merge(const Options& options) {
+  constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 28;
+  StepResults steps;
+  steps.mode = options.mode;
   std::vector<Json> parts;
   for (const std::string& path : options.parts) {
-    std::ifstream file(path);
-    if (!file.good()) throw std::runtime_error("the part " + path + " cannot be read");
-    parts.push_back(Json::parse(file));
+    Json part = Json::parse(read_text_file(path, kMaxPartBytes), nullptr, false);
+    if (part.is_object())
+      parts.push_back(std::move(part));
+    else  // the other parts' results count all the same
+      steps.failed.push_back({std::filesystem::path(path).stem().string() + "/part", path + " is no JSON object"});
   }
-  StepResults steps;
   for (const std::string& text : options.failed) steps.failed.push_back(split(text));
   for (const std::string& text : options.skipped) steps.skipped.push_back(split(text));
   steps.passed = options.passed_steps;
@@ -218,8 +234,8 @@ int run_merge(const Options& options) {
     report["dirty"] = from.dirty;
     report["device"] = device_json();
   }
-  std::ofstream(options.merge) << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  std::cout << summary(report);
+  std::cout << summary(report) << std::flush;  // first: a report that finds no place must not take the results along
+  write_file_atomically(options.merge, json_text(report));
   return passed(report) ? 0 : 1;
 }
 
@@ -241,6 +257,9 @@ int run_main(int argc, char** argv) {
   app.add_flag("--fresh-workspaces", fresh_workspaces(), "Leave workspaces and outputs as allocated: for initcheck");
   app.add_option("--plant", options.planted, "Plant a fault into the kernels; succeed when a test sees it");
   app.add_option("--merge", options.merge, "Merge the parts into this report, instead of running tests");
+  app.add_option("--mode", options.mode, "With --merge: in a part, skips that are not on the list are failures")
+      ->check(CLI::IsMember({"quick", "part1", "part2", "part3"}))
+      ->capture_default_str();
   app.add_option("--failed", options.failed, "With --merge: STEP=REASON of a step that failed")
       ->allow_extra_args(false);
   app.add_option("--skipped", options.skipped, "With --merge: STEP=REASON")->allow_extra_args(false);
@@ -248,9 +267,16 @@ int run_main(int argc, char** argv) {
   app.add_option("--sanitizer", options.sanitizers, "With --merge: TOOL=FINDINGS, or TOOL=WHY IT DID NOT RUN")
       ->allow_extra_args(false);
   app.add_option("parts", options.parts, "With --merge: files written by --json");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorCode::usage);  // --help is an error of CLI11's, too
+  }
   try {
     return options.merge.empty() ? run_tests(options) : run_merge(options);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "fourfold_gpu_tests: %s\n", error.what());
+    return error.exit_code();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fourfold_gpu_tests: %s\n", error.what());
     return static_cast<int>(ErrorCode::internal);

@@ -1,17 +1,15 @@
 // tools/gpu_check and its test program, as far as a machine without a GPU can run them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "gpu/catch_listener.h"
 #include "gpu/flush_memory.h"
 #include "gpu/gpu_report.h"
 #include "gpu/planted_faults.h"
+#include "support/files.h"
+#include "support/shell.h"
 #include "support/temporary_folder.h"
 
 namespace fourfold::lint {
@@ -19,26 +17,15 @@ namespace {
 
 using gpu_test::CheckResult;
 using gpu_test::Json;
+using gpu_test::StepResults;
 
 const std::string kScript = FOURFOLD_SOURCE_DIR "/tools/gpu_check";
 const std::string kProgram = FOURFOLD_BINARY_DIR "/bin/fourfold_gpu_tests";
 
-struct Outcome {
-  int exit_code = -1;
-  std::string text;  // stdout and stderr
-};
+using Outcome = support::ShellOutcome;
 
 /// Runs a command of the shell; no GPU is visible to it.
-Outcome run(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = popen(("CUDA_VISIBLE_DEVICES= " + command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, count);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  return outcome;
-}
+Outcome run(const std::string& command) { return support::run_shell("CUDA_VISIBLE_DEVICES= " + command); }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -59,7 +46,8 @@ TEST(GpuCheck, HelpNamesEveryModeAndBadArgumentsAreUsageErrors) {
   const Outcome help = run(kScript + " --help");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* mode : {"--build", "--quick", "--part"}) EXPECT_TRUE(contains(help.text, mode)) << help.text;
-  for (const char* bad : {"", " --part 9", " --part", " --nothing", " --quick --dir /nothing/there"})
+  for (const char* bad : {"", " --part 9", " --part", " --nothing", " --quick --dir /nothing/there",
+                          " --quick --part 1", " --build --quick", " --part 1 --part 2", " --quick --out"})
     EXPECT_EQ(run(kScript + bad).exit_code, 2) << bad;
 }
 
@@ -88,8 +76,7 @@ TEST(GpuCheck, APlantedFaultWithoutANameOfOneIsAUsageError) {
 
 // Every fault there is must be asked for by the script, or nobody notices that it is never planted.
 TEST(GpuCheck, TheScriptPlantsEveryFault) {
-  std::ifstream file(kScript);
-  const std::string script((std::istreambuf_iterator<char>(file)), {});
+  const std::string script = support::read_bytes(kScript);
   for (const gpu_test::PlantedFault& fault : gpu_test::planted_faults())
     EXPECT_TRUE(contains(script, fault.name)) << fault.name;
 }
@@ -160,6 +147,157 @@ TEST(GpuCheck, EveryKindOfFailureFailsTheReport) {
   }
 }
 
+StepResults mode(const std::string& name) {
+  StepResults steps;
+  steps.mode = name;
+  return steps;
+}
+
+Json skipping(const std::string& suite, const std::string& reason, const std::string& depth = "full") {
+  Json json = part("warm", "abc", {3, 0, 0, {}, 1});
+  json["depth"] = depth;
+  json["checks"][suite] = gpu_test::check_json({2, 0, 1, {reason}, 1});
+  return json;
+}
+
+TEST(GpuCheck, InAPartASkipIsAFailure) {
+  const Json memory = skipping("LargeOffsets", "RoutedRowsOfTheIntermediate: needs 12 GiB of free device memory");
+  const Json quick = gpu_test::merge_parts({memory}, mode("quick"));
+  EXPECT_TRUE(gpu_test::passed(quick));
+  EXPECT_EQ(quick["skipped"], 1);
+  EXPECT_EQ(quick["mode"], "quick");
+  for (const char* name : {"part1", "part2", "part3"}) {
+    const Json report = gpu_test::merge_parts({memory}, mode(name));
+    EXPECT_FALSE(gpu_test::passed(report)) << name;
+    EXPECT_EQ(report["mode"], name);
+    EXPECT_EQ(report["skipped"], 0);
+    EXPECT_EQ(report["failed"], 1);
+    EXPECT_EQ(report["run"], 6) << "three, two, and what did not run";
+    const Json& check = report["checks"]["warm/LargeOffsets"];
+    EXPECT_EQ(check["failed"], 1);
+    EXPECT_EQ(check["reasons"].size(), 2u) << "the test's own reason stays";
+    EXPECT_TRUE(contains(check["reasons"][1], "1 skipped")) << check;
+  }
+}
+
+TEST(GpuCheck, EverySkipOfTheListIsAllowedAndOnlyWhereItIs) {
+  ASSERT_LE(gpu_test::allowed_skips().size(), 4u) << "a list that grows hides what was to be proved";
+  for (const gpu_test::AllowedSkip& skip : gpu_test::allowed_skips()) {
+    const std::string name = std::string(skip.suite) + "." + skip.test;
+    EXPECT_GT(std::string(skip.explanation).size(), 10u) << name;
+    const std::string reason = std::string(skip.test) + ": " + skip.reason + " and more";
+    const auto passes = [](const Json& json) { return gpu_test::passed(gpu_test::merge_parts({json}, mode("part2"))); };
+    EXPECT_TRUE(passes(skipping(skip.suite, reason, "quick"))) << name;
+    EXPECT_EQ(passes(skipping(skip.suite, reason, "full")), !skip.quick_depth) << name;
+    EXPECT_FALSE(passes(skipping(skip.suite, std::string(skip.test) + ": the time is over", "quick"))) << name;
+    EXPECT_FALSE(passes(skipping(skip.suite, std::string("Another: ") + skip.reason, "quick"))) << name;
+    EXPECT_FALSE(passes(skipping("Another", reason, "quick"))) << name;
+    Json silent = skipping(skip.suite, reason, "quick");
+    silent["checks"][skip.suite]["skipped"] = 2;
+    EXPECT_FALSE(passes(silent)) << name << ": one skip gives no reason";
+  }
+}
+
+// The list names tests that there are, with the words that they use: a renamed test must not stay on it.
+TEST(GpuCheck, TheListNamesTestsOfTheProgramAndTheirReasons) {
+  const Outcome list = run(kProgram + " --gtest_list_tests");
+  std::string sources;
+  for (const char* file : {"capture_test.cpp", "extremes_test.cpp", "residue_test.cpp"})
+    sources += support::read_bytes(std::string(FOURFOLD_SOURCE_DIR "/tests/gpu/") + file);
+  const std::string document = support::read_bytes(FOURFOLD_SOURCE_DIR "/docs/gpu_check.md");
+  for (const gpu_test::AllowedSkip& skip : gpu_test::allowed_skips()) {
+    EXPECT_TRUE(contains(list.text, std::string("  ") + skip.test + "\n")) << skip.test;
+    EXPECT_TRUE(contains(sources, std::string("GTEST_SKIP() << \"") + skip.reason)) << skip.reason;
+    EXPECT_TRUE(contains(document, std::string("`") + skip.suite + "." + skip.test + "`")) << skip.test;
+  }
+}
+
+TEST(GpuCheck, InAPartAStepThatIsSkippedIsAFailure) {
+  const Json good = part("memcheck", "abc", {3, 0, 0, {}, 1});
+  StepResults steps = mode("quick");
+  steps.skipped = {{"racecheck", "compute-sanitizer is not on this machine"}};
+  EXPECT_TRUE(gpu_test::passed(gpu_test::merge_parts({good}, steps)));
+  steps.mode = "part2";
+  const Json report = gpu_test::merge_parts({good}, steps);
+  EXPECT_FALSE(gpu_test::passed(report));
+  EXPECT_EQ(report["checks"]["racecheck"]["reasons"][0], "compute-sanitizer is not on this machine");
+}
+
+// A report that would find no place is refused before minutes of work, and its results are said all the same.
+TEST(GpuCheck, AReportThatCannotBeWrittenIsAnError) {
+  const support::TemporaryFolder owner;
+  std::ofstream(owner.file("a.json")) << part("cold", "abc", {3, 0, 0, {}, 1});
+  for (const std::string& out : {owner.file("none/out.json"), owner.string()}) {
+    const Outcome merged = run(kProgram + " --merge " + out + " " + owner.file("a.json"));
+    EXPECT_EQ(merged.exit_code, 4) << merged.text;
+    EXPECT_TRUE(contains(merged.text, "passed: 3 run")) << merged.text;
+    EXPECT_TRUE(contains(merged.text, "fourfold_gpu_tests: cannot ")) << merged.text;
+    const Outcome tests = run(kProgram + " --json " + out);
+    EXPECT_EQ(tests.exit_code, 4) << tests.text;
+    std::filesystem::create_directories(owner / "built");
+    std::ofstream(owner.file("built/fourfold_gpu_tests")) << "#!/bin/sh\nexit 9\n";
+    std::filesystem::permissions(owner / "built" / "fourfold_gpu_tests", std::filesystem::perms::owner_all);
+    const Outcome script = run(kScript + " --quick --dir " + owner.file("built") + " --out " + out);
+    EXPECT_EQ(script.exit_code, 2) << script.text;
+    EXPECT_TRUE(contains(script.text, "--out " + out)) << script.text;
+  }
+}
+
+TEST(GpuCheck, APartThatIsNoJsonFailsAndTheOthersCount) {
+  const support::TemporaryFolder owner;
+  std::ofstream(owner.file("a.json")) << part("cold", "abc", {3, 0, 0, {}, 1});
+  std::ofstream(owner.file("b.json")) << "{\"kind\": ";
+  const Outcome merged =
+      run(kProgram + " --merge " + owner.file("out.json") + " " + owner.file("a.json") + " " + owner.file("b.json"));
+  EXPECT_EQ(merged.exit_code, 1) << merged.text;
+  EXPECT_TRUE(contains(merged.text, "b/part")) << merged.text;
+  EXPECT_TRUE(contains(merged.text, "FAILED: 4 run, 1 failed")) << merged.text;
+}
+
+/// A built folder whose test program runs `body` of the shell; `$json` is the part that it is to write.
+Outcome run_with_program(const support::TemporaryFolder& owner, const std::string& arguments, const std::string& body) {
+  const std::filesystem::path folder = owner / "gpu", program = folder / "fourfold_gpu_tests";
+  std::filesystem::create_directories(folder);
+  std::ofstream(program) << "#!/bin/bash\n"
+                         << "[ \"$1\" != --merge ] || exec '" << kProgram << "' \"$@\"\n"
+                         << "while [ $# -gt 0 ]; do [ \"$1\" != --json ] || json=$2\n"
+                         << "[ \"$1\" != --label ] || label=$2; shift; done\n"
+                         << body;
+  for (const char* name : {"fourfold", "compute-sanitizer"}) {
+    const std::filesystem::path other = folder / name;
+    std::ofstream(other) << "#!/bin/bash\nwhile [ $# -gt 0 ] && [[ $1 != */fourfold_gpu_tests ]]; do shift; done\n"
+                         << "[ $# -eq 0 ] || \"$@\"; code=$?; echo '===== ERROR SUMMARY: 0 errors'; exit $code\n";
+    std::filesystem::permissions(other, std::filesystem::perms::owner_all);
+  }
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  return run("PATH='" + folder.string() + "':$PATH " + kScript + " " + arguments + " --dir '" + folder.string() +
+             "' --out '" + owner.file("report.json") + "'");
+}
+
+// What a program that dies, or runs nothing, leaves behind must not look like a clean bill.
+TEST(GpuCheck, AToolWithoutFindingsInAProgramThatRanNothingFails) {
+  const support::TemporaryFolder owner;
+  const Outcome died = run_with_program(owner, "--part 2", "exit 9\n");
+  EXPECT_EQ(died.exit_code, 1) << died.text;
+  const Json report = Json::parse(support::read_bytes(owner.file("report.json")));
+  for (const char* tool : {"memcheck", "racecheck", "initcheck", "synccheck"})
+    EXPECT_EQ(report["checks"][std::string(tool) + "/end"]["failed"], 1) << report;
+}
+
+TEST(GpuCheck, TheScriptCountsASkipInAPartAsAFailure) {
+  const support::TemporaryFolder owner;
+  const Json skip = skipping("Pairwise", "Case/3: the time for this tool is over", "quick");
+  std::ofstream(owner.file("part.json")) << skip;
+  const std::string body = "sed \"s/\\\"warm\\\"/\\\"$label\\\"/\" '" + owner.file("part.json") + "' > \"$json\"\n";
+  const Outcome outcome = run_with_program(owner, "--part 2", body);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
+  const Json report = Json::parse(support::read_bytes(owner.file("report.json")));
+  EXPECT_EQ(report["mode"], "part2");
+  EXPECT_EQ(report["checks"]["racecheck/Pairwise"]["failed"], 1) << report;
+  const Outcome quick = run_with_program(owner, "--quick", body);
+  EXPECT_EQ(quick.exit_code, 0) << quick.text;
+}
+
 TEST(GpuCheck, WhatWasNotMeasuredIsNullAndNotZero) {
   Json uncaptured = part("cold", "abc", {3, 0, 0, {}, 1});
   uncaptured["in_capture"]["captures"] = 0;
@@ -182,8 +320,7 @@ TEST(GpuCheck, TheProgramMergesFiles) {
   EXPECT_TRUE(contains(good.text, "passed: 3 run, 0 failed, 1 skipped; sanitizer findings: 0")) << good.text;
   const Outcome bad = run(kProgram + " --merge " + folder + "/out.json " + folder + "/a.json " + folder + "/b.json");
   EXPECT_EQ(bad.exit_code, 1) << bad.text;
-  std::ifstream file(folder + "/out.json");
-  const Json report = Json::parse(file);
+  const Json report = Json::parse(support::read_bytes(folder + "/out.json"));
   EXPECT_EQ(report["run"], 5);
   EXPECT_EQ(report["failed"], 1);
   EXPECT_EQ(report["checks"]["warm/Capture"]["reasons"][0], "why");
