@@ -3,8 +3,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "command.h"
@@ -17,6 +15,7 @@
 #include "model_options.h"
 #include "output.h"
 #include "progress.h"
+#include "report_file.h"
 
 namespace fourfold::cli {
 namespace {
@@ -150,30 +149,6 @@ int run_verify_moe(const Options& options) {
   return result.ok ? 0 : kMismatch;
 }
 
-// Written aside and renamed: a report is whole or not there.
-void write_report(const std::string& path, const Json& report) {
-  const std::string aside = path + ".part";
-  {
-    std::ofstream file(aside, std::ios::binary | std::ios::trunc);
-    file << report.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-    file.close();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(aside, ignored);
-      throw Error(ErrorCode::bad_input, fmt::format("--report {}: cannot be written; name a file in a writable folder "
-                                                    "with free space",
-                                                    path));
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(aside, path, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::remove(aside, ignored);
-    throw Error(ErrorCode::bad_input, fmt::format("--report {}: {}; name a file, not a folder", path, error.message()));
-  }
-}
-
 Json matrix_report(const Options& options, const Device& device, const std::vector<CaseResult>& results,
                    double seconds) {
   std::size_t failed = 0;
@@ -201,6 +176,7 @@ Json matrix_report(const Options& options, const Device& device, const std::vect
 
 int run_verify_device(const Options& options) {
   const std::shared_ptr<Backend> backend = open_backend(options.device);
+  const ReportFile file("--report", options.report);
   const auto start = std::chrono::steady_clock::now();
   std::vector<CaseResult> results;
   {
@@ -216,11 +192,18 @@ int run_verify_device(const Options& options) {
     report["multiprocessors"] = backend->device().multiprocessors;
   }
   add_kernel_counters(report, *backend);
-  write_report(options.report, report);
   const bool ok = report["ok"].get<bool>();
+  std::string unwritten;  // minutes of results are not lost with their file
+  try {
+    file.write(report.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
+  } catch (const Error& error) {
+    unwritten = error.what();
+    std::fprintf(stderr, "fourfold: %s\n", without_controls(unwritten).c_str());
+  }
+  const int exit_code = !ok ? kMismatch : unwritten.empty() ? 0 : static_cast<int>(ErrorCode::bad_input);
   if (options.json) {
     print_json(report);
-    return ok ? 0 : kMismatch;
+    return exit_code;
   }
   std::string text;
   Table table({"", "case", ">error/bound", "reason"});
@@ -230,9 +213,10 @@ int run_verify_device(const Options& options) {
   const auto failed = report["failed"].get<std::size_t>();
   text += fmt::format("{}: {} of {} checks ok on {} in {}; largest error is {:.3f} of its bound; report in {}\n",
                       ok ? "ok" : "MISMATCH", results.size() - failed, results.size(), device_text(backend->device()),
-                      format_duration(seconds), report["max_error_over_bound"].get<double>(), options.report);
+                      format_duration(seconds), report["max_error_over_bound"].get<double>(),
+                      unwritten.empty() ? options.report : "no file");
   write_stdout(text);
-  return ok ? 0 : kMismatch;
+  return exit_code;
 }
 
 void add_common(CLI::App& verb, Options& options) {

@@ -1,4 +1,6 @@
 // verify: passes where it must, and sees every planted fault.
+#include <sys/stat.h>
+
 #include "program.h"
 
 namespace fourfold::cli_test {
@@ -130,10 +132,31 @@ TEST(VerifyDevice, SeesAFault) {
   EXPECT_FALSE(Json::parse(read_bytes(folder.file("report.json")), nullptr, false)["ok"].get<bool>());
 }
 
-TEST(VerifyDevice, SaysWhenTheReportCannotBeWritten) {
-  const Outcome outcome = run({"verify", "--report", "/nonexistent/report.json"});
-  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("/nonexistent/report.json"), std::string::npos) << outcome.err;
+// Before the minutes that the matrix takes: nothing is computed, nothing is left.
+TEST(VerifyDevice, RefusesAReportThatCannotBeWritten) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe"), file = folder.write("file", "old");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::set<std::string> before = folder.names();
+  for (const std::string& path : {std::string("/nonexistent/report.json"), folder.string(), pipe, file + "/report"}) {
+    const Outcome outcome = run({"verify", "--report", path});
+    EXPECT_EQ(outcome.exit_code, 4) << path << outcome.err;
+    EXPECT_NE(outcome.err.find("--report " + path + ": cannot be written"), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("verify:"), std::string::npos) << "it began to work: " << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(run({"verify", "--report", ""}).exit_code, 2);
+  EXPECT_EQ(folder.names(), before);
+  EXPECT_EQ(read_bytes(file), "old");
+}
+
+TEST(VerifyDevice, AReportReplacesTheOneBefore) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("report.json", "old"), other = folder.write("report.json.part", "mine");
+  EXPECT_EQ(run({"verify", "--report", file}).exit_code, 0);
+  EXPECT_TRUE(Json::parse(read_bytes(file), nullptr, false)["ok"].get<bool>());
+  EXPECT_EQ(read_bytes(other), "mine");
+  EXPECT_EQ(folder.names(), (std::set<std::string>{"report.json", "report.json.part"}));
 }
 
 }  // namespace
