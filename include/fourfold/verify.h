@@ -36,7 +36,10 @@ void dump_case(const std::string& file, const std::string& name, const Caps& cap
 /// layer on the backend and waits for its stream; a refused problem is a result.
 CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject = Inject::none);
 
-/// The residue, poison and replay matrix. `progress(done, total, name)`; every result is returned.
+/// The residue, poison and replay matrix (docs/cli.md, "verify"): the same calls each time, of fixed seeds, and on
+/// tensor cores those of their tile sizes, too. `progress(done, total, name)` before each call, and once with done ==
+/// total and an empty name; what it throws goes to the caller. Every result is returned. Each call packs a layer on the
+/// backend, allocates and waits for its own stream. Throws unavailable when the device has too little memory.
 std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
                                       const std::function<void(int, int, const std::string&)>& progress = {});
 
