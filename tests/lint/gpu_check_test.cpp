@@ -51,6 +51,20 @@ TEST(GpuCheck, HelpNamesEveryModeAndBadArgumentsAreUsageErrors) {
     EXPECT_EQ(run(kScript + bad).exit_code, 2) << bad;
 }
 
+// It replaces the folder: what it did not build itself is somebody's work.
+TEST(GpuCheck, BuildRemovesNoFolderThatItDidNotBuild) {
+  const support::TemporaryFolder owner;
+  const std::string mine = owner.write("mine", "work");
+  for (const std::string& folder : {owner.string(), mine}) {
+    const Outcome outcome = run(kScript + " --build " + folder);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "--build " + folder)) << outcome.text;
+  }
+  const Outcome relative = run("true; cd " + owner.string() + " && " + kScript + " --build ./mine");
+  EXPECT_EQ(relative.exit_code, 2) << relative.text;
+  EXPECT_EQ(support::read_bytes(mine), "work");
+}
+
 TEST(GpuCheck, TheTestProgramEndsWith7AndAReasonWithoutAGpu) {
   const Outcome outcome = run(kProgram);
   EXPECT_EQ(outcome.exit_code, 7) << outcome.text;
