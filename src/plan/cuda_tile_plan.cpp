@@ -354,16 +354,18 @@ void force_tiles(const PlanData& data, BandChoice& band) {
   const Caps& caps = data.caps;
   const Device& device = data.device;
   const int steps = (forced.gate_up ? *forced.gate_up : *forced.down).token_steps;
-  const std::int64_t sums_tokens = std::min(band.max_tokens, kMaxSumsTokens);
-  const bool sums = forced.sums.value_or(band.sums);
   const auto gate_up = forced.gate_up ? forced.gate_up : gate_up_shape(caps, device, steps);
-  const auto down = forced.down ? forced.down
-                    : sums      ? sums_shape(caps, device, steps, sums_tokens)
-                                : rows_shape(caps, device, steps);
+  bool sums = forced.sums.value_or(band.sums);
+  auto down = forced.down;
+  if (!down && sums) down = sums_shape(caps, device, steps, std::min(band.max_tokens, kMaxSumsTokens));
+  if (!down && !forced.sums.value_or(false)) {  // the band's own choice has no instance of these steps
+    sums = false;
+    down = rows_shape(caps, device, steps);
+  }
   check(gate_up && down && down->token_steps == steps, ErrorCode::unsupported,
         "forced tiles: no shapes of {} token steps go together for {} tokens; force both projections", steps,
         band.max_tokens);
-  const std::int64_t shared = ring_bytes(caps, *down) + (sums ? band.max_tokens * sum_bytes_per_token(*down) : 0);
+  const std::int64_t shared = sums ? sums_shared_bytes(caps, *down, band.max_tokens) : ring_bytes(caps, *down);
   check(kernels::kSumBytes + ring_bytes(caps, *gate_up) <= device.shared_memory_bytes &&
             shared <= device.shared_memory_bytes,
         ErrorCode::unsupported, "forced tiles: a shape needs more than the {} bytes of shared memory of \"{}\"",
