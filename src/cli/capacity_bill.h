@@ -13,13 +13,13 @@ namespace fourfold::cli {
 
 /// Who reserves, and how much at which capacity. Refers to the report that it was made of.
 struct Biller {
-  std::string system;   ///< "fourfold", or as in --compare
+  std::string system;  ///< "fourfold", or as in --compare
   bool ours = false;
   std::string refused;  ///< why there is no capacity at all; empty when there is
   /// The most that any rank reserves; empty where it cannot be planned, as no larger capacity then can.
   std::function<std::optional<std::uint64_t>(std::int64_t capacity)> bytes;
-  /// The largest route block that the capacity can choose; never falls with it. Where it rises the bytes can fall, between
-  /// they grow. One value for ours, whose bytes always grow.
+  /// The largest route block that the capacity can choose; never falls with it. Where it rises the bytes can fall,
+  /// between they grow. One value for ours, whose bytes always grow.
   std::function<std::int64_t(std::int64_t capacity)> block;
 };
 

@@ -112,16 +112,15 @@ Fingerprint model_fingerprint(const Model& model, const std::string& folder, Bac
 
 std::string fingerprint_line(const Fingerprint& fingerprint) {
   const KernelCounters& from = fingerprint.counters;
-  std::string text = fmt::format("fourfold {} ({}, sources {}, program {}) | {} | {}", FOURFOLD_VERSION,
-                                 FOURFOLD_COMMIT, FOURFOLD_SOURCES, program_digest(), fingerprint.device,
-                                 fingerprint.what);
+  std::string text =
+      fmt::format("fourfold {} ({}, sources {}, program {}) | {} | {}", FOURFOLD_VERSION, FOURFOLD_COMMIT,
+                  FOURFOLD_SOURCES, program_digest(), fingerprint.device, fingerprint.what);
   text += fmt::format(" | bands {} | capacity {} | arena {} bytes", fingerprint.bands, fingerprint.capacity,
                       fingerprint.arena_bytes);
   if (fingerprint.context > 0) text += fmt::format(" | context {}", fingerprint.context);
-  return text + fmt::format(
-                    " | weights {} bytes | kernels {}: memory {}, pack {}, disk {}, compiled {} | {:.3f} s",
-                    fingerprint.weight_bytes, fingerprint.kernels, from.from_memory, from.from_pack, from.from_disk,
-                    from.compiled, fingerprint.seconds);
+  return text + fmt::format(" | weights {} bytes | kernels {}: memory {}, pack {}, disk {}, compiled {} | {:.3f} s",
+                            fingerprint.weight_bytes, fingerprint.kernels, from.from_memory, from.from_pack,
+                            from.from_disk, from.compiled, fingerprint.seconds);
 }
 
 Json fingerprint_json(const Fingerprint& fingerprint) {

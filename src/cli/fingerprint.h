@@ -14,12 +14,12 @@ namespace fourfold::cli {
 
 /// Of a run of several plans: the largest capacity, arena and weights, and all kernels, each counted once.
 struct Fingerprint {
-  std::string device;             ///< "NVIDIA H200 (sm_90a), 132 SMs"
-  std::string what;               ///< the problem, the model and its experts' format, or how many problems
-  std::size_t plans = 0;          ///< of the run; 0 for a model without 4-bit experts
-  std::string bands;              ///< "1..6 7..64"; "various" when the plans differ, "none" without any
-  std::int64_t capacity = 0;      ///< tokens of a call
-  std::int64_t context = 0;       ///< of a model: positions of its KV cache
+  std::string device;         ///< "NVIDIA H200 (sm_90a), 132 SMs"
+  std::string what;           ///< the problem, the model and its experts' format, or how many problems
+  std::size_t plans = 0;      ///< of the run; 0 for a model without 4-bit experts
+  std::string bands;          ///< "1..6 7..64"; "various" when the plans differ, "none" without any
+  std::int64_t capacity = 0;  ///< tokens of a call
+  std::int64_t context = 0;   ///< of a model: positions of its KV cache
   std::uint64_t arena_bytes = 0;
   std::uint64_t weight_bytes = 0;
   std::size_t kernels = 0;  ///< of the plans; linked into the program on a CPU
@@ -36,7 +36,7 @@ Fingerprint warm_fingerprint(const Plan& plan, Backend& backend);
 Fingerprint warm_fingerprint(std::span<const Caps> problems, std::string what, Backend& backend);
 Fingerprint model_fingerprint(const Model& model, const std::string& folder, Backend& backend);
 
-/// "fourfold 0.1.0 (4dbbfe5, sources 1f.., program 2e..) | NVIDIA H200 (sm_90a), 132 SMs | t64 ... | bands 1..64 | ...".
+/// "fourfold 0.1.0 (4dbbfe5, sources 1f.., program 2e..) | NVIDIA H200 (sm_90a), 132 SMs | t64 ... | bands 1..64 | ..."
 std::string fingerprint_line(const Fingerprint& fingerprint);
 Json fingerprint_json(const Fingerprint& fingerprint);
 /// Writes the line to stderr.

@@ -7,8 +7,8 @@
 
 namespace fourfold::cli {
 
-/// The file's value; discarded (is_discarded()) when it is no JSON. Throws bad_input, naming `name`, when the file cannot
-/// be read, as a folder cannot.
+/// The file's value; discarded (is_discarded()) when it is no JSON. Throws bad_input, naming `name`, when the file
+/// cannot be read, as a folder cannot.
 Json read_json_file(const std::string& path, const std::string& name);
 
 }  // namespace fourfold::cli

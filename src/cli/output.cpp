@@ -27,8 +27,7 @@ std::size_t display_width(const std::string& text) {
 bool coloured() {
   const char* const off = std::getenv("NO_COLOR");
   const char* const terminal = std::getenv("TERM");
-  return isatty(1) && (off == nullptr || *off == '\0') &&
-         (terminal == nullptr || std::string_view(terminal) != "dumb");
+  return isatty(1) && (off == nullptr || *off == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 }  // namespace

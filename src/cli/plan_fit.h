@@ -10,9 +10,9 @@
 
 namespace fourfold::cli {
 
-/// `bytes` is the arena's budget as the user wrote it, or `tokens` says how many KV tokens must fit beside it; of ours and
-/// of the systems of --compare. Throws usage for both or for a price that is missing, unsupported with the numbers when
-/// nothing of ours fits.
+/// `bytes` is the arena's budget as the user wrote it, or `tokens` says how many KV tokens must fit beside it; of ours
+/// and of the systems of --compare. Throws usage for both or for a price that is missing, unsupported with the numbers
+/// when nothing of ours fits.
 Json fit_json(const PlanReport& report, const std::string& bytes, std::optional<std::int64_t> tokens);
 std::string fit_text(const PlanReport& report, const std::string& bytes, std::optional<std::int64_t> tokens);
 

@@ -49,8 +49,7 @@ std::string unreachable_text(const PlanRequest& request, const Plan& plan) {
 std::string segments_text(const PlanRequest& request, const Plan& plan) {
   Table table({"segment", ">offset", ">bytes", ">KV tokens", "steps", "formula = numbers"});
   for (const Segment& segment : plan.segments())
-    table.add({segment.name, count(segment.offset_bytes), count(segment.bytes),
-               kv_tokens_text(request, segment.bytes),
+    table.add({segment.name, count(segment.offset_bytes), count(segment.bytes), kv_tokens_text(request, segment.bytes),
                segment.first_step == segment.last_step
                    ? step_text(plan, segment.first_step)
                    : step_text(plan, segment.first_step) + " .. " + step_text(plan, segment.last_step),
@@ -80,7 +79,8 @@ std::string ranks_text(const PlanReport& report) {
 }
 
 /// What a reservation leaves of the pool.
-std::string left_text(const PlanRequest& request, std::uint64_t pool, std::uint64_t reserved, const std::string& whose) {
+std::string left_text(const PlanRequest& request, std::uint64_t pool, std::uint64_t reserved,
+                      const std::string& whose) {
   if (reserved > pool) return fmt::format("{} alone is {} bytes too large", whose, count(reserved - pool));
   if (!request.kv.known()) return fmt::format("{} left beside {}", format_bytes(pool - reserved), whose);
   return fmt::format("{} KV tokens beside {}", format_count(request.kv.tokens(pool - reserved)), whose);
@@ -122,8 +122,10 @@ std::string graph_text(const PlanReport& report, bool explain) {
                                  format_count(graph.nodes), priced(report.request, graph.pool_bytes));
   if (!explain) return text;
   return text +
-         "  nodes: a graph a size, each launch of the size's band, times layers; exact, and the engine's own come on top\n"
-         "  pool: x and out of the largest size, once, because sizes share a pool and layers run one after another; an\n"
+         "  nodes: a graph a size, each launch of the size's band, times layers; exact, and the engine's own come on "
+         "top\n"
+         "  pool: x and out of the largest size, once, because sizes share a pool and layers run one after another; "
+         "an\n"
          "    assumption about the engine, which may keep more. Nothing is allocated under capture by this library.\n"
          "    The driver's own memory for nodes is not known before they are captured and is not counted\n";
 }

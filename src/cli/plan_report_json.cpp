@@ -39,16 +39,14 @@ void add_plan(const PlanRequest& request, const Plan& plan, Json& json) {
                      {"max_tokens", band.max_tokens},
                      {"token_tile", band.token_tile},
                      {"column_tile", band.column_tile},
-                     {"launches", kernel_launches(plan, band.max_tokens)},
                      {"kernels", band.kernels}});
   for (const Declined& entry : plan.declined())
     declined.push_back({{"candidate", entry.candidate}, {"reason", entry.reason}});
   for (const UnreachableKernel& kernel : unreachable_kernels(plan))
-    unreachable.push_back(
-        {{"kernel", kernel.kernel},
-         {"from_tokens", kernel.from_tokens},
-         {"workspace_bytes", kernel.workspace_bytes},
-         {"kv_tokens", kv_tokens(request, kernel.workspace_bytes - plan.workspace_bytes())}});
+    unreachable.push_back({{"kernel", kernel.kernel},
+                           {"from_tokens", kernel.from_tokens},
+                           {"workspace_bytes", kernel.workspace_bytes},
+                           {"kv_tokens", kv_tokens(request, kernel.workspace_bytes - plan.workspace_bytes())}});
   json["workspace_bytes"] = plan.workspace_bytes();
   json["weight_bytes"] = plan.weight_bytes();
   json["steps"] = plan.steps();
@@ -128,7 +126,13 @@ Json report_json(const PlanReport& report) {
   json["graph"] = nullptr;
   if (!request.capture.empty() && !report.plans.empty()) {
     const GraphEstimate graph = graph_estimate(report);
-    json["graph"] = {{"sizes", request.capture}, {"nodes", graph.nodes}, {"pool_bytes", graph.pool_bytes},
+    Json launches = Json::array();
+    for (const std::int64_t tokens : request.capture)
+      launches.push_back(kernel_launches(report.plans[report.shown], tokens));
+    json["graph"] = {{"sizes", request.capture},
+                     {"launches", std::move(launches)},
+                     {"nodes", graph.nodes},
+                     {"pool_bytes", graph.pool_bytes},
                      {"kv_tokens", kv_tokens(request, graph.pool_bytes)}};
   }
   json["ranks"] = ranks_json(report);

@@ -93,10 +93,12 @@ void find_pool(const PlanArguments& arguments, PlanRequest& request) {
   }
   if (!request.model || (request.model->file_bytes == 0 && arguments.other_weights.empty())) {
     if (asked)
-      throw usage("--reserve is taken from what the weights leave, and not all are known; say the others with --model and "
-                  "--other-weights, or what is left with --pool");
+      throw usage(
+          "--reserve is taken from what the weights leave, and not all are known; say the others with --model and "
+          "--other-weights, or what is left with --pool");
     request.pool_text =
-        "--pool BYTES: what a rank has for arena and KV cache (the weights besides the experts are not known here; with "
+        "--pool BYTES: what a rank has for arena and KV cache (the weights besides the experts are not known here; "
+        "with "
         "--model, --other-weights says them)";
     return;
   }
@@ -111,9 +113,9 @@ void find_pool(const PlanArguments& arguments, PlanRequest& request) {
   const auto ranks = static_cast<std::int64_t>(request.ranks.size());
   if (experts > static_cast<std::uint64_t>(INT64_MAX / request.layers)) return;  // the report refuses it
   const auto expert_bytes = static_cast<std::int64_t>(experts) * request.layers;
-  const std::int64_t dense_bytes =
-      arguments.other_weights.empty() ? static_cast<std::int64_t>(model.file_bytes - model.file_expert_bytes) / ranks
-                                      : byte_size("--other-weights", arguments.other_weights);
+  const std::int64_t dense_bytes = arguments.other_weights.empty()
+                                       ? static_cast<std::int64_t>(model.file_bytes - model.file_expert_bytes) / ranks
+                                       : byte_size("--other-weights", arguments.other_weights);
   const std::int64_t reserve = arguments.reserve.empty() ? 0 : byte_size("--reserve", arguments.reserve);
   std::int64_t left = request.device.memory_bytes;
   for (const std::int64_t taken : {expert_bytes, dense_bytes, reserve}) left = left > taken ? left - taken : 0;
@@ -128,10 +130,11 @@ void find_pool(const PlanArguments& arguments, PlanRequest& request) {
 void check_capture(const PlanRequest& request) {
   for (const std::int64_t tokens : request.capture)
     if (tokens > request.problem.caps.max_tokens)
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("--capture {}: beyond the capacity, max_tokens = {}: such a batch runs in slices and never "
-                              "as captured; the largest valid size is {}, or plan for {} tokens",
-                              tokens, request.problem.caps.max_tokens, request.problem.caps.max_tokens, tokens));
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("--capture {}: beyond the capacity, max_tokens = {}: such a batch runs in slices and never "
+                      "as captured; the largest valid size is {}, or plan for {} tokens",
+                      tokens, request.problem.caps.max_tokens, request.problem.caps.max_tokens, tokens));
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ struct PlanRequest {
   std::int64_t layers = 1;  ///< with experts
   std::vector<std::int64_t> capture;
   KvPrice kv;
-  /// Bytes of one rank for arena and cache: --pool, or the device's memory less the experts, the other weights and --reserve; empty when
-  /// neither is known.
+  /// Bytes of one rank for arena and cache: --pool, or the device's memory less the experts, the other weights and
+  /// --reserve; empty when neither is known.
   std::optional<std::int64_t> pool;
   std::string pool_text;  ///< how it was found, or what is missing
   std::vector<std::string> notes;

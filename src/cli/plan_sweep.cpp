@@ -225,10 +225,10 @@ std::string sweep_text(const PlanReport& report, const SweepArguments& arguments
     const PlanRequest& request = report.request;
     const Sweep sweep = make_sweep(report, arguments);
     for (const Biller& biller : billers(report))
-      text += fmt::format("\n{} for chunks of {} tokens\n",
-                          heading(biller.ours ? "capacities" : biller.system + ", capacities"),
-                          format_count(sweep.chunk)) +
-              sweep_table(request, sweep, biller);
+      text +=
+          fmt::format("\n{} for chunks of {} tokens\n",
+                      heading(biller.ours ? "capacities" : biller.system + ", capacities"), format_count(sweep.chunk)) +
+          sweep_table(request, sweep, biller);
     text += fmt::format(
         "  gained: against the largest {} above; more weights read: by a chunk's slices, {} layer{}, routing "
         "uniform\n",

@@ -22,7 +22,8 @@ struct SweepArguments {
 };
 
 /// Adds the keys "sweep" and "fit" to `json`, or their tables to `text`: of ours, unless the report refused it, and of
-/// the systems of --compare. Throws usage for arguments that say nothing, unsupported with the numbers when nothing fits.
+/// the systems of --compare. Throws usage for arguments that say nothing, unsupported with the numbers when nothing
+/// fits.
 void add_sweep_json(const PlanReport& report, const SweepArguments& arguments, Json& json);
 std::string sweep_text(const PlanReport& report, const SweepArguments& arguments);
 

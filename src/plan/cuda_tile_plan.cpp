@@ -287,8 +287,8 @@ void check_items(const Caps& caps, const Band& band, const CudaLaunch& launch, s
   const std::int64_t most_tiles = kMaxItems / blocks;
   const std::int64_t routes = caps.experts + (most_tiles - caps.experts + 1) * band.token_tile - 1;
   fail(ErrorCode::unsupported,
-       "max_tokens = {} at top_k = {}, experts = {} and {} rows of a projection: {} token tiles x {} blocks of rows are "
-       "more items than the {} that a CUDA kernel counts; use {}",
+       "max_tokens = {} at top_k = {}, experts = {} and {} rows of a projection: {} token tiles x {} blocks of rows "
+       "are more items than the {} that a CUDA kernel counts; use {}",
        band.max_tokens, caps.top_k, caps.experts, rows, tiles, blocks, kMaxItems, routes / caps.top_k);
 }
 

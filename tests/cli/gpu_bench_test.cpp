@@ -126,8 +126,8 @@ TEST_F(GpuBench, ItsCapacitiesAreTheMeasuredColumnOfASweep) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::string file = folder.file("capacities.json");
   std::ofstream(file) << outcome.out;
-  const Outcome swept = run({"plan", problem, "--device", "h200", "--sweep", "capacity=16,24,40", "--bench", file,
-                             "--json"});
+  const Outcome swept =
+      run({"plan", problem, "--device", "h200", "--sweep", "capacity=16,24,40", "--bench", file, "--json"});
   ASSERT_EQ(swept.exit_code, 0) << swept.err;
   const Json rows = only_object(swept)["sweep"]["rows"], measured = only_object(outcome)["rows"];
   ASSERT_EQ(rows.size(), 3u);

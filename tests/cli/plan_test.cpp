@@ -117,8 +117,8 @@ TEST(Plan, PricesBytesInKvTokens) {
 }
 
 TEST(Plan, EveryReservationIsPricedInKvTokens) {
-  const Json json = plan_json({kGlm, "--device", "h200", "--kv-bytes-per-token", "1000", "--capture", "1,64", "--tp",
-                               "2"});
+  const Json json =
+      plan_json({kGlm, "--device", "h200", "--kv-bytes-per-token", "1000", "--capture", "1,64", "--tp", "2"});
   const auto tokens = [](const Json& bytes) { return bytes.get<std::int64_t>() / 1000; };
   EXPECT_EQ(json["kv"]["weight_tokens"], tokens(json["expert_total_bytes"]));
   EXPECT_EQ(json["graph"]["kv_tokens"], tokens(json["graph"]["pool_bytes"]));
@@ -133,27 +133,27 @@ TEST(Plan, EveryReservationIsPricedInKvTokens) {
 TEST(Plan, GraphsAreCountedByLaunches) {
   const Json json = plan_json({"--model", kSource + "/examples/glm-5.2", "--format", "nvfp4", "--max-tokens", "3072",
                                "--device", "h200", "--capture", "1,64,3072"});
-  std::int64_t nodes = 0;
-  for (const std::int64_t size : {1, 64, 3072})
-    for (const Json& band : json["bands"])
-      if (band["min_tokens"] <= size && size <= band["max_tokens"]) nodes += 75 * band["launches"].get<std::int64_t>();
-  EXPECT_EQ(json["bands"].front()["launches"], 3);
-  EXPECT_EQ(json["bands"].back()["launches"], 2 + 2 * (6144 / 384));
-  EXPECT_EQ(json["graph"]["nodes"], nodes);
+  EXPECT_EQ(json["graph"]["launches"], Json::array({3, 3, 2 + 2 * (6144 / 384)}));
+  EXPECT_EQ(json["graph"]["nodes"], 75 * (3 + 3 + 2 + 2 * (6144 / 384)));
   const Outcome text = run({"plan", kGlm, "--device", "h200", "--capture", "1,64", "--explain"});
-  EXPECT_NE(text.out.find("an assumption about the engine"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("assumption about the engine"), std::string::npos) << text.out;
 }
 
 TEST(Plan, ExplainsTheShapesThatAGpuPlanLeavesOut) {
-  const Json json = plan_json({kGlm, "--device", "rtx-pro-6000"});
-  std::map<std::string, std::string> declined;
-  for (const Json& entry : json["declined"]) {
-    declined[entry["candidate"]] = entry["reason"];
-    EXPECT_NE(entry["reason"], "") << entry;
-  }
-  EXPECT_NE(declined["gate_up_tiles 4x4x3"].find("no band up to max_tokens = 64"), std::string::npos);
-  EXPECT_NE(declined["down_rows 2x4x3"].find("sums in shared memory"), std::string::npos);
-  EXPECT_NE(declined["down_sums 3x1x4"].find("188 multiprocessors"), std::string::npos) << declined["down_sums 3x1x4"];
+  const auto reason = [](const char* problem, const char* device, const std::string& shape) {
+    const Json json = plan_json({problem, "--device", device});
+    for (const Json& entry : json["declined"])
+      if (entry["candidate"] == shape) return entry["reason"].get<std::string>();
+    return "no such candidate: " + shape;
+  };
+  const auto says = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(reason(kGlm, "h200", "gate_up_tiles 4x4x3"), "no band up to max_tokens = 64 has tiles of 32 tokens");
+  says(reason(kGlm, "h200", "down_rows 2x4x3"), "sums in shared memory serve every count up to 64");
+  says(reason(kGlm, "h200", "gate_up_tiles 2x1x3"), "a faster one");
+  says(reason(kGlm, "rtx-pro-6000", "gate_up_tiles 4x4x3"), "gives a block 101376");
+  says(reason("t64 k8 e128 h2048 i768", "h200", "down_sums 3x1x4"), "some of the 132 multiprocessors without one");
 }
 
 TEST(PlanRanks, UnevenSharesMaximumAndSum) {
@@ -231,8 +231,8 @@ TEST(PlanSweep, AsksTheOtherSystemsToo) {
   EXPECT_EQ(rows[0]["kv_tokens_gained"], gained / 14768);
   EXPECT_EQ(json["sweep"]["rows"][1]["workspace_bytes"],
             plan_json({kGlm, "--device", "rtx-pro-6000", "--max-tokens", "3072"})["workspace_bytes"]);
-  const Outcome text = run({"plan", kGlm, "--device", "rtx-pro-6000", "--sweep", "capacity=1024,3072", "--compare",
-                            "marlin"});
+  const Outcome text =
+      run({"plan", kGlm, "--device", "rtx-pro-6000", "--sweep", "capacity=1024,3072", "--compare", "marlin"});
   EXPECT_NE(text.out.find("marlin, capacities for chunks of 3,072 tokens"), std::string::npos) << text.out;
 }
 
@@ -274,8 +274,8 @@ TEST(PlanFit, AsksTheOtherSystemsToo) {
   }
   EXPECT_TRUE(json["fit"]["reference"]["b12x"]["capacity"].is_number());
   // A system that does not serve the problem says so; what is too small for one token is no capacity.
-  const Json none = plan_json({"t4 k2 e4 h128 i128 mxfp4", "--device", "h200", "--fit", "4096", "--compare",
-                               "flashinfer,b12x"});
+  const Json none =
+      plan_json({"t4 k2 e4 h128 i128 mxfp4", "--device", "h200", "--fit", "4096", "--compare", "flashinfer,b12x"});
   EXPECT_NE(none["fit"]["reference"]["flashinfer"]["refused"].get<std::string>().find("NVFP4"), std::string::npos);
   EXPECT_TRUE(none["fit"]["reference"]["b12x"]["capacity"].is_null());
 }
@@ -284,20 +284,21 @@ TEST(PlanFit, AsksTheOtherSystemsToo) {
 TEST(PlanFit, IsExactWhereABillFalls) {
   const auto bytes = [](std::int64_t tokens) {
     return plan_json({"t" + std::to_string(tokens) + " k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare",
-                      "b12x-trellis"})["reference"]["b12x-trellis"]["total_bytes"].get<std::int64_t>();
+                      "b12x-trellis"})["reference"]["b12x-trellis"]["total_bytes"]
+        .get<std::int64_t>();
   };
   ASSERT_GT(bytes(211), 27'000'000);
   ASSERT_LT(bytes(218), 27'000'000);
-  const Json json = plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis", "--fit",
-                               "27000000"});
+  const Json json =
+      plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis", "--fit", "27000000"});
   const auto capacity = json["fit"]["reference"]["b12x-trellis"]["capacity"].get<std::int64_t>();
   EXPECT_GE(capacity, 218);
   EXPECT_LE(bytes(capacity), 27'000'000);
   EXPECT_GT(bytes(capacity + 1), 27'000'000);
   // And where only the smaller block fits.
   const std::int64_t small = bytes(100);
-  const Json below = plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis", "--fit",
-                                std::to_string(small)});
+  const Json below = plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis",
+                                "--fit", std::to_string(small)});
   EXPECT_EQ(below["fit"]["reference"]["b12x-trellis"]["capacity"], 100);
 }
 
@@ -343,8 +344,8 @@ TEST(PlanModel, PlansTheLayerOfAConfig) {
 // 256 experts of 2048 columns in 75 layers do not fit on four cards of 96 GB in four bits, and do in three.
 TEST(PlanModel, OtherWeightsMakeAConfigAPool) {
   const std::string model = kSource + "/examples/glm-5.2";
-  const Arguments arguments = {"--model",  model, "--format",        "exl3 b3", "--tp",      "4", "--device",
-                               "rtx-pro-6000", "--other-weights", "14GiB",   "--reserve", "2GiB"};
+  const Arguments arguments = {"--model",  model,          "--format",        "exl3 b3", "--tp",      "4",
+                               "--device", "rtx-pro-6000", "--other-weights", "14GiB",   "--reserve", "2GiB"};
   const Json json = plan_json(arguments, 3);
   const std::int64_t pool = 96'000'000'000 - json["expert_total_bytes"].get<std::int64_t>() - (std::int64_t{16} << 30);
   EXPECT_EQ(json["pool"]["bytes"], pool);
@@ -474,7 +475,8 @@ TEST(PlanCheck, AWindowSmallerThanOneSequence) {
   const auto finding = [&](const std::string& capacity) {
     const std::string path = write(folder, "config.json",
                                    R"({"problem": "t1 k8 e160 h6144 i512", "device": "h200", "capture_sizes": [2],
-                                       "max_num_seqs": 8, "num_speculative_tokens": 3, "capacity": )" + capacity + "}");
+                                       "max_num_seqs": 8, "num_speculative_tokens": 3, "capacity": )" +
+                                       capacity + "}");
     return only_object(run({"plan", "check", path, "--json"}))["findings"][0];
   };
   EXPECT_EQ(finding("64")["key"], "capture_sizes");
@@ -542,61 +544,6 @@ TEST(PlanCheck, TheModelIsFoundFromTheFile) {
   std::filesystem::copy(kDemo + "/config.json", folder.file("model.json"));
   const std::string path = write(folder, "config.json", R"({"model": "model.json", "device": "h200", "capacity": 64})");
   EXPECT_EQ(run({"plan", "check", path}).exit_code, 0);
-}
-
-TEST(Fingerprint, StandsAtTheTopOfARun) {
-  const Outcome outcome = run({"verify", "moe", "t1,9 k2 e4 h64 i64", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err.rfind("fourfold ", 0), 0u) << outcome.err;
-  const Json fingerprint = only_object(outcome)["fingerprint"];
-  EXPECT_EQ(keys(fingerprint),
-            (Keys{"version", "commit", "sources", "program", "device", "what", "plans", "bands", "capacity", "context",
-                  "arena_bytes", "weight_bytes", "kernels", "seconds"}));
-  EXPECT_EQ(fingerprint["plans"], 1);
-  EXPECT_TRUE(fingerprint["context"].is_null());
-  EXPECT_EQ(fingerprint["what"], "t9 k2 e4 h64 i64 nvfp4 bf16 silu");
-  EXPECT_EQ(fingerprint["capacity"], 9);
-  EXPECT_EQ(fingerprint["program"].get<std::string>().size(), 16u);
-  const Json planned = plan_json({"t9 k2 e4 h64 i64"});
-  EXPECT_EQ(fingerprint["arena_bytes"], planned["workspace_bytes"]);
-  EXPECT_NE(outcome.err.find("arena " + std::to_string(planned["workspace_bytes"].get<std::uint64_t>())),
-            std::string::npos)
-      << outcome.err;
-}
-
-TEST(Fingerprint, ItsSourceDigestIsWhatSha256sumSays) {
-  const std::string command =
-      "cd " + kSource +
-      " && find include kernels src -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | LC_ALL=C sort | "
-      "xargs sha256sum | sha256sum";
-  FILE* pipe = popen(command.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  char text[256] = {};
-  ASSERT_NE(std::fgets(text, sizeof text, pipe), nullptr);
-  ASSERT_EQ(pclose(pipe), 0);
-  const Outcome outcome = run({"verify", "moe", "t1 k1 e2 h64 i64", "--json"});
-  EXPECT_EQ(only_object(outcome)["fingerprint"]["sources"], std::string(text, 16));
-  EXPECT_NE(outcome.err.find("sources " + std::string(text, 16)), std::string::npos) << outcome.err;
-}
-
-TEST(Fingerprint, OfAModelHasItsExpertsPlan) {
-  const TemporaryFolder folder;
-  const std::string model = folder.file("model");
-  ASSERT_EQ(run({"quantize", kTiny, "-o", model, "--format", "nvfp4"}).exit_code, 0);
-  const Outcome outcome = run({"generate", model, "--ids", "1,2", "-n", "1", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const Json fingerprint = only_object(outcome)["fingerprint"];
-  EXPECT_EQ(fingerprint["plans"], 1);
-  EXPECT_GT(fingerprint["capacity"], 0);
-  EXPECT_GE(fingerprint["context"], fingerprint["capacity"]);
-  EXPECT_GT(fingerprint["arena_bytes"], 0);
-  EXPECT_NE(fingerprint["bands"], "none");
-  EXPECT_GT(fingerprint["kernels"]["count"], 0);
-  // Experts in 16 bits have no plan.
-  const Json plain = only_object(run({"generate", kTiny, "--ids", "1,2", "-n", "1", "--json"}))["fingerprint"];
-  EXPECT_EQ(plain["plans"], 0);
-  EXPECT_EQ(plain["bands"], "none");
-  EXPECT_EQ(plain["arena_bytes"], 0);
 }
 
 }  // namespace

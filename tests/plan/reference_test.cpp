@@ -266,7 +266,7 @@ TEST(B12x, AFloorThatCapacityCannotShrink) {
     }
 }
 
-// What --fit searches: the largest block never falls, and while it stays the bytes grow. (They can fall where it rises.)
+// What --fit searches: the largest block never falls, and while it stays the bytes grow. Where it rises they can fall.
 TEST(Reference, EveryBillGrowsWithTokensWhileItsBlockStays) {
   std::mt19937_64 random(24);
   int compared = 0, same = 0;
