@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "fourfold/error.h"
 
@@ -21,13 +19,6 @@ namespace {
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-/// NO_COLOR as no-color.org says; a terminal that is "dumb" shows the codes.
-bool coloured() {
-  const char* const off = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  return isatty(1) && (off == nullptr || *off == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 }  // namespace
@@ -80,10 +71,10 @@ std::string format_duration(double seconds) {
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
-std::string heading(const std::string& text) { return coloured() ? "\x1b[1;36m" + text + "\x1b[0m" : text; }
+std::string heading(const std::string& text) { return isatty(1) ? "\x1b[1;36m" + text + "\x1b[0m" : text; }
 
 std::string marked(const std::string& text, bool better) {
-  return coloured() ? (better ? "\x1b[32m" : "\x1b[31m") + text + "\x1b[0m" : text;
+  return isatty(1) ? (better ? "\x1b[32m" : "\x1b[31m") + text + "\x1b[0m" : text;
 }
 
 Table::Table(std::vector<std::string> headings) : headings_(std::move(headings)) {
