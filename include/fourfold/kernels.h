@@ -18,6 +18,10 @@ namespace fourfold {
 /// Architectures that kernels are compiled for: "sm_80", "sm_90a", "sm_100a", "sm_120a". Pure.
 std::vector<std::string> kernel_architectures();
 
+/// Launches of one run of `tokens` tokens, 1 .. max_tokens: the kernel nodes that a captured graph of it has; 0 on a
+/// CPU. Throws usage for other counts. Pure.
+std::int64_t kernel_launches(const Plan& plan, std::int64_t tokens);
+
 /// One kernel instance and where its code would come from.
 struct KernelState {
   std::string name;    ///< "gate_up_naive<ACTIVATION=silu,DTYPE=bf16,FORMAT=nvfp4>"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fourfold/backend.h"
+#include "fourfold/plan.h"
 #include "fourfold/weights.h"
 
 namespace fourfold {
@@ -181,6 +182,8 @@ class Model {
   /// ids outside the vocabulary.
   virtual std::span<const float> forward(std::span<const std::int32_t> ids, bool all_positions) = 0;
   virtual double load_seconds() const noexcept = 0;
+  /// Of the layers with 4-bit experts, each distinct plan once; empty when no expert is in 4 bits.
+  virtual std::vector<Plan> expert_plans() const { return {}; }
 };
 
 /// Runs the prompt, then one token at a time, until a stop id, `max_new_tokens` or the end of the context. `on_text`

@@ -26,6 +26,8 @@ struct CaseResult {
 };
 /// Runs one case file (docs/cases.md) and compares. Throws bad_input only when the file is no case file.
 CaseResult run_case(const std::string& file, Backend& backend, Inject inject = Inject::none);
+/// What a case file asks of a plan. Reads the file. Throws bad_input only when it is no case file.
+Caps case_caps(const std::string& file);
 
 /// Writes a live call as a case file: inputs, packed source weights and, computed here in double precision, the
 /// expected output with its bound. For bug reports. Written aside and renamed. Throws bad_input.
@@ -36,6 +38,8 @@ void dump_case(const std::string& file, const std::string& name, const Caps& cap
 /// layer on the backend and waits for its stream; a refused problem is a result.
 CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject = Inject::none);
 
+/// The problems of verify_device, in order, each with one token count. Pure.
+std::vector<Problem> verify_problems(const Device& device);
 /// The residue, poison and replay matrix (docs/cli.md, "verify"): the same calls each time, of fixed seeds, and on
 /// tensor cores those of their tile sizes, too. `progress(done, total, name)` before each call, and once with done ==
 /// total and an empty name; what it throws goes to the caller. Every result is returned. Each call packs a layer on the

@@ -47,6 +47,13 @@ std::vector<Row> rows_of(const Plan& decision, const std::vector<std::int64_t>& 
                          const std::vector<KernelState>& states) {
   std::vector<Row> rows;
   for (const std::int64_t tokens : sizes) {
+    const std::int64_t capacity = decision.caps().max_tokens;
+    if (tokens > capacity)
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("--capture {}: beyond the capacity, max_tokens = {}: such a batch runs in slices and never "
+                      "as captured; the largest valid size is {}, or plan for {} tokens",
+                      tokens, capacity, capacity, tokens));
     Row row{tokens, {}};
     for (const std::string& name : decision.band_for(tokens).kernels) {
       const auto state =

@@ -14,8 +14,8 @@ struct CaptureOptions {
   bool json = false;
 };
 
-/// Prints a row for each size. Gives 0 when every kernel is in a pack or in the cache, 3 otherwise. Throws usage for a
-/// size that the problem's plan does not serve and for a CPU.
+/// Prints a row for each size. Gives 0 when every kernel is in a pack or in the cache, 3 otherwise. Throws
+/// unsupported for a size beyond the capacity and usage for a CPU.
 int check_captures(const CaptureOptions& options);
 
 }  // namespace fourfold::cli

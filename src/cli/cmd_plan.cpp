@@ -31,20 +31,23 @@ struct Options {
 int run_plan(const Options& options) {
   const PlanReport report = make_report(plan_request(options.request), options.compare);
   const bool questions = !options.sweep.empty();
-  if (questions && !report.refused.empty()) throw Error(ErrorCode::unsupported, report.refused);
+  // Of weights that are priced and not run, there is still what other systems reserve.
+  if (questions && !report.refused.empty() && report.bills.empty()) throw Error(ErrorCode::unsupported, report.refused);
   if (!options.sweep.bench.empty() && options.sweep.sweep.empty())
     throw Error(ErrorCode::usage, "--bench adds measured times to --sweep; give both");
+  if (options.sweep.chunk > 0 && options.sweep.sweep.empty())
+    throw Error(ErrorCode::usage, "--chunk says how many tokens a --sweep is about; give both");
   if (!options.svg.empty() && report.plans.empty()) throw Error(ErrorCode::unsupported, report.refused);
   if (options.json) {
     Json json = report_json(report);
-    add_sweep_json(report.request, options.sweep, json);
+    add_sweep_json(report, options.sweep, json);
     if (!options.svg.empty()) write_file(options.svg, plan_svg(report.plans[report.shown]));
     print_json(json);
   } else {
     std::string text;
     if (questions)
       text = fmt::format("{}\n", problem_text({report.caps(), report.request.problem.tokens, {}})) +
-             sweep_text(report.request, options.sweep);
+             (report.refused.empty() ? "" : "  refused: " + report.refused + "\n") + sweep_text(report, options.sweep);
     else
       text = report_text(report, options.explain);
     if (!options.svg.empty()) write_file(options.svg, plan_svg(report.plans[report.shown]));

@@ -75,7 +75,8 @@ int run_verify_model(const Options& options) {
   const Inject inject = inject_from(options.inject);
   const double tolerance =
       options.tolerance.value_or(options.model.activations == "f32" ? kF32Tolerance : kBf16Tolerance);
-  const std::unique_ptr<Model> model = inject_into(load_model(options.model), inject);
+  Fingerprint fingerprint;
+  const std::unique_ptr<Model> model = inject_into(load_model(options.model, &fingerprint), inject);
   const double greedy_tolerance = options.model.activations == "f32" ? 0.0 : 2 * tolerance;
   const VerifyModelResult result = verify_model(*model, options.reference, tolerance, greedy_tolerance);
   if (options.json)
@@ -83,7 +84,8 @@ int run_verify_model(const Options& options) {
                 {"max_nll_error", result.max_nll_error},
                 {"greedy_matched", result.greedy_matched},
                 {"greedy_total", result.greedy_total},
-                {"ok", result.ok}});
+                {"ok", result.ok},
+                {"fingerprint", fingerprint_json(fingerprint)}});
   else
     write_stdout(fmt::format(
         "{}: {}: largest logit error {:.3g} of {:.3g} allowed over {} logits, largest nll error "
@@ -93,8 +95,24 @@ int run_verify_model(const Options& options) {
   return result.ok ? 0 : kMismatch;
 }
 
+/// Of the files that can be read; the others are named when their turn comes.
+Fingerprint case_fingerprint(const std::vector<std::string>& files, Backend& backend) {
+  std::vector<Caps> problems;
+  for (const std::string& file : files) {
+    try {
+      problems.push_back(case_caps(file));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::bad_input) throw;
+    }
+  }
+  const std::string what = files.size() == 1 ? files.front() : fmt::format("{} case files", files.size());
+  return warm_fingerprint(problems, what, backend);
+}
+
 int run_verify_case(const Options& options) {
   const std::shared_ptr<Backend> backend = open_backend(options.device);
+  const Fingerprint fingerprint = case_fingerprint(options.files, *backend);
+  print_fingerprint(fingerprint);
   Json cases = Json::array();
   Table table({"", "case", ">error/bound", "reason"});
   std::size_t failed = 0;
@@ -118,6 +136,7 @@ int run_verify_case(const Options& options) {
   if (options.json) {
     Json json = Json::object();
     json["cases"] = std::move(cases);
+    json["fingerprint"] = fingerprint_json(fingerprint);
     add_kernel_counters(json, *backend);
     print_json(json);
   } else {
@@ -174,10 +193,18 @@ Json matrix_report(const Options& options, const Device& device, const std::vect
               {"cases", std::move(cases)}};
 }
 
+Fingerprint matrix_fingerprint(Backend& backend) {
+  std::vector<Caps> problems;
+  for (const Problem& problem : verify_problems(backend.device())) problems.push_back(problem.caps);
+  return warm_fingerprint(problems, fmt::format("{} problems of the matrix", problems.size()), backend);
+}
+
 int run_verify_device(const Options& options) {
   const std::shared_ptr<Backend> backend = open_backend(options.device);
   const ReportFile file("--report", options.report);
   const auto start = std::chrono::steady_clock::now();
+  const Fingerprint fingerprint = matrix_fingerprint(*backend);
+  print_fingerprint(fingerprint);
   std::vector<CaseResult> results;
   {
     Progress progress("verify", Progress::Unit::items, false);
@@ -191,6 +218,7 @@ int run_verify_device(const Options& options) {
     report["arch"] = backend->device().arch;
     report["multiprocessors"] = backend->device().multiprocessors;
   }
+  report["fingerprint"] = fingerprint_json(fingerprint);
   add_kernel_counters(report, *backend);
   const bool ok = report["ok"].get<bool>();
   std::string unwritten;  // minutes of results are not lost with their file

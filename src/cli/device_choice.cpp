@@ -10,6 +10,7 @@
 
 #include "fourfold/error.h"
 #include "fourfold/gpu.h"
+#include "fourfold/kernels.h"
 #include "fourfold/settings.h"
 
 namespace fourfold::cli {
@@ -23,6 +24,12 @@ std::string bare_arch(std::string text) {
 }
 
 }  // namespace
+
+std::string full_arch(const std::string& arch) {
+  for (const std::string& known : kernel_architectures())
+    if (bare_arch(known) == bare_arch(arch)) return known;
+  return arch;
+}
 
 std::optional<int> cuda_ordinal(const std::string& device) {
   if (device == "cuda") return 0;
@@ -98,6 +105,11 @@ std::string device_text(const Device& device) {
     return fmt::format("{} ({}, {} thread{})", device.name, cpu_isa_name(device.isa), device.threads,
                        device.threads == 1 ? "" : "s");
   return fmt::format("{} ({})", device.name, device.arch);
+}
+
+std::string full_device_text(const Device& device) {
+  return device_text(device) +
+         (device.kind == DeviceKind::cuda ? fmt::format(", {} SMs", device.multiprocessors) : std::string());
 }
 
 }  // namespace fourfold::cli

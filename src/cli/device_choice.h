@@ -32,7 +32,12 @@ std::shared_ptr<Backend> open_backend_for(const Problem& problem, const std::str
 /// this machine's CPU. "cpu" is the CPU as it is here, not a preset. Throws usage with the names that are known.
 Device device_to_plan_for(const std::string& device, const std::string& arch);
 
+/// The architecture as kernels name it, "sm_90a" for "sm90"; what is none stays as it is.
+std::string full_arch(const std::string& arch);
+
 /// "AMD EPYC (avx2, 2 threads)" or "h200 (sm_90a)".
 std::string device_text(const Device& device);
+/// The same with a GPU's multiprocessors: "h200 (sm_90a), 132 SMs".
+std::string full_device_text(const Device& device);
 
 }  // namespace fourfold::cli

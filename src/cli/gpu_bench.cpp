@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "bench_compare.h"
 #include "bench_report.h"
 #include "device_choice.h"
+#include "fingerprint.h"
 #include "fourfold/error.h"
 #include "fourfold/gpu.h"
 #include "fourfold_version.h"
@@ -160,6 +162,18 @@ Outcome measure_variants(GpuBenchmark& bench, const std::vector<NamedCase>& case
   return outcome;
 }
 
+/// Of the cases as the planner serves them; shapes that --ab and --variants force come on top.
+Fingerprint cases_fingerprint(const std::vector<NamedCase>& cases, Backend& backend) {
+  std::vector<Caps> problems;
+  for (const NamedCase& named : cases) {
+    Caps caps = named.subject.caps;
+    if (named.subject.capacity > 0) caps.max_tokens = std::min(caps.max_tokens, named.subject.capacity);
+    if (std::find(problems.begin(), problems.end(), caps) == problems.end()) problems.push_back(caps);
+  }
+  const std::string what = cases.size() == 1 ? cases.front().problem : fmt::format("{} cases", cases.size());
+  return warm_fingerprint(problems, what, backend);
+}
+
 }  // namespace
 
 int run_gpu_bench(const GpuBenchOptions& options) {
@@ -171,7 +185,10 @@ int run_gpu_bench(const GpuBenchOptions& options) {
   if (bench.limits().bytes_per_s <= 0)
     log_line(fmt::format("no limits are known for \"{}\": no floor and no ratio; give --floor-bandwidth",
                          backend->device().name));
+  const Fingerprint fingerprint = cases_fingerprint(cases, *backend);
+  print_fingerprint(fingerprint);
   Json report = report_json(options, backend->device(), bench.limits());
+  report["fingerprint"] = fingerprint_json(fingerprint);
   const Outcome outcome = options.variants      ? measure_variants(bench, cases, report)
                           : !options.ab.empty() ? measure_pairs(bench, cases, options, report)
                                                 : measure_rows(bench, cases, options, report);

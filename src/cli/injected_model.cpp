@@ -18,6 +18,7 @@ class InjectedModel final : public Model {
   std::uint64_t weight_bytes() const noexcept override { return model_->weight_bytes(); }
   void reset() override { model_->reset(); }
   double load_seconds() const noexcept override { return model_->load_seconds(); }
+  std::vector<Plan> expert_plans() const override { return model_->expert_plans(); }
 
   std::span<const float> forward(std::span<const std::int32_t> ids, bool all_positions) override {
     const std::span<const float> right = model_->forward(ids, all_positions);

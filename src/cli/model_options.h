@@ -37,9 +37,8 @@ inline std::unique_ptr<Model> load_model(const ModelChoice& choice, Fingerprint*
   options.memory_map = !choice.no_mmap;
   options.context = choice.context;
   const std::shared_ptr<Backend> backend = open_cpu(choice.device, "a whole model");
-  const Device device = backend->device();
   std::unique_ptr<Model> model = Model::load(choice.folder, backend, options);
-  const Fingerprint found = model_fingerprint(*model, choice.folder, device);
+  const Fingerprint found = model_fingerprint(*model, choice.folder, *backend);
   print_fingerprint(found);
   if (fingerprint != nullptr) *fingerprint = found;
   return model;

@@ -71,7 +71,7 @@ std::string format_duration(double seconds) {
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
-std::string heading(const std::string& text) { return isatty(1) ? "\x1b[1m" + text + "\x1b[0m" : text; }
+std::string heading(const std::string& text) { return isatty(1) ? "\x1b[1;36m" + text + "\x1b[0m" : text; }
 
 std::string marked(const std::string& text, bool better) {
   return isatty(1) ? (better ? "\x1b[32m" : "\x1b[31m") + text + "\x1b[0m" : text;

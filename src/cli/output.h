@@ -28,7 +28,7 @@ std::string format_rate(double bytes_per_second);
 /// "0.42 s", "3 min 05 s".
 std::string format_duration(double seconds);
 
-/// `text` in bold when stdout is a terminal.
+/// `text` in bold and cyan when stdout is a terminal.
 std::string heading(const std::string& text);
 /// `text` in green (better) or red (worse) when stdout is a terminal.
 std::string marked(const std::string& text, bool better);

@@ -8,15 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <vector>
 
 #include "byte_size.h"
+#include "capacity_bill.h"
 #include "fourfold/error.h"
+#include "json_file.h"
 #include "output.h"
 #include "plan_report.h"
-#include "plan_sweep.h"
 
 namespace fourfold::cli {
 namespace {
@@ -43,13 +43,16 @@ constexpr std::array kKnownKeys{"problem",
                                 "kv_layers",
                                 "dcp",
                                 "pool",
+                                "other_weights",
+                                "reserve",
                                 "max_model_len"};
 
 /// A broken rule.
 struct Finding {
   std::string rule;
   std::string text;
-  Json nearest;  ///< the value that would keep it, of the key that is named in the text
+  std::string key;  ///< of the configuration; empty when none alone would do
+  Json nearest;     ///< its value nearest to what is there that keeps the rule
 };
 
 struct Config {
@@ -64,9 +67,7 @@ struct Config {
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {
-    std::ifstream file(path);
-    if (!file) throw Error(ErrorCode::bad_input, fmt::format("{}: the file cannot be read", path));
-    json_ = Json::parse(file, nullptr, false);
+    json_ = read_json_file(path, path);
     if (!json_.is_object()) throw Error(ErrorCode::bad_input, fmt::format("{}: no JSON object", path));
     for (const auto& [key, value] : json_.items())
       if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) == kKnownKeys.end())
@@ -136,6 +137,8 @@ Config read_config(const std::string& path) {
   arguments.kv_layers = reader.number("kv_layers", 1).value_or(0);
   arguments.dcp = static_cast<int>(reader.number("dcp", 1).value_or(1));
   arguments.pool = reader.size("pool");
+  arguments.other_weights = reader.size("other_weights");
+  arguments.reserve = reader.size("reserve");
   config.capacity = reader.number("capacity", 1).value_or(0);
   arguments.max_tokens = config.capacity;
   config.capture_sizes = reader.numbers("capture_sizes");
@@ -155,25 +158,29 @@ void check_scheduler(const Config& config, std::int64_t capacity, std::vector<Fi
            fmt::format("capture_sizes has {}, beyond the capacity of {}: such a batch runs in slices and "
                        "never as captured; the largest valid size is {}",
                        size, capacity, capacity),
-           capacity});
+           "capture_sizes", capacity});
   if (config.max_num_batched_tokens && capacity > *config.max_num_batched_tokens)
     findings.push_back({"capacity_above_scheduler",
                         fmt::format("capacity is {}, above max_num_batched_tokens = {}: no batch is that large and the "
                                     "difference is reserved for nothing; use {}",
                                     capacity, *config.max_num_batched_tokens, *config.max_num_batched_tokens),
-                        *config.max_num_batched_tokens});
-  if (!config.max_num_seqs || config.capture_sizes.empty()) return;
-  const std::int64_t window = *std::max_element(config.capture_sizes.begin(), config.capture_sizes.end());
+                        "capacity", *config.max_num_batched_tokens});
+  // A size beyond the capacity is no window: it is never captured.
+  std::int64_t window = 0;
+  for (const std::int64_t size : config.capture_sizes)
+    if (size <= capacity) window = std::max(window, size);
+  if (!config.max_num_seqs || window == 0) return;
   const std::int64_t each = 1 + config.num_speculative_tokens;
   if (*config.max_num_seqs * each <= window) return;
-  const std::int64_t sequences = window / each;
-  findings.push_back(
-      {"window_too_small",
-       fmt::format("max_num_seqs x (1 + num_speculative_tokens) = {} x {} = {}, above the captured window of {}: full "
-                   "batches leave the captured path; use max_num_seqs = {} or capture {}",
-                   *config.max_num_seqs, each, *config.max_num_seqs * each, window, sequences,
-                   *config.max_num_seqs * each),
-       sequences > 0 ? Json(sequences) : Json(nullptr)});
+  const std::int64_t needed = *config.max_num_seqs * each, sequences = window / each;
+  std::string remedy = fmt::format("capture {}", needed);
+  if (needed > capacity) remedy += " with a capacity as large";
+  if (sequences > 0) remedy = fmt::format("use max_num_seqs = {} or {}", sequences, remedy);
+  findings.push_back({"window_too_small",
+                      fmt::format("max_num_seqs x (1 + num_speculative_tokens) = {} x {} = {}, above the captured "
+                                  "window of {}: full batches leave the captured path; {}",
+                                  *config.max_num_seqs, each, needed, window, remedy),
+                      sequences > 0 ? "max_num_seqs" : "capture_sizes", sequences > 0 ? sequences : needed});
 }
 
 void check_memory(const Config& config, const PlanReport& report, std::vector<Finding>& findings) {
@@ -188,7 +195,7 @@ void check_memory(const Config& config, const PlanReport& report, std::vector<Fi
            fmt::format("the arena of capacity {} is {} bytes, {} above workspace_limit = {}; the largest "
                        "capacity that fits is {}",
                        request.problem.caps.max_tokens, arena, arena - limit, limit, fits),
-           fits > 0 ? Json(fits) : Json(nullptr)});
+           "capacity", fits > 0 ? Json(fits) : Json(nullptr)});
     }
   }
   if (!config.max_model_len || !request.pool || !request.kv.known()) return;
@@ -201,7 +208,7 @@ void check_memory(const Config& config, const PlanReport& report, std::vector<Fi
        fmt::format("one sequence of max_model_len = {} needs {} bytes of cache, and the pool of {} has {} "
                    "beside the arena; the longest that fits is {}",
                    *config.max_model_len, cache, pool, pool - std::min(arena, pool), tokens),
-       tokens});
+       "max_model_len", tokens});
 }
 
 }  // namespace
@@ -212,10 +219,10 @@ int check_config(const std::string& path, bool json) {
   std::optional<PlanReport> report;
   try {
     report = make_report(plan_request(config.arguments), {});
-    if (!report->refused.empty()) findings.push_back({"refused", report->refused, nullptr});
+    if (!report->refused.empty()) findings.push_back({"refused", report->refused, "", nullptr});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    findings.push_back({"refused", error.what(), nullptr});
+    findings.push_back({"refused", error.what(), "", nullptr});
   }
   const std::int64_t capacity = report ? report->caps().max_tokens : config.capacity;
   if (capacity > 0) check_scheduler(config, capacity, findings);
@@ -223,7 +230,10 @@ int check_config(const std::string& path, bool json) {
   if (json) {
     Json list = Json::array();
     for (const Finding& finding : findings)
-      list.push_back({{"rule", finding.rule}, {"text", finding.text}, {"nearest", finding.nearest}});
+      list.push_back({{"rule", finding.rule},
+                      {"text", finding.text},
+                      {"key", finding.key.empty() ? Json(nullptr) : Json(finding.key)},
+                      {"nearest", finding.nearest}});
     print_json({{"config", path},
                 {"ok", findings.empty()},
                 {"findings", std::move(list)},

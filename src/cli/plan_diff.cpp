@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "fourfold/error.h"
+#include "json_file.h"
 #include "output.h"
 
 namespace fourfold::cli {
@@ -25,9 +25,7 @@ struct Number {
 };
 
 Json read_plan(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::bad_input, fmt::format("{}: the file cannot be read", path));
-  Json json = Json::parse(file, nullptr, false);
+  Json json = read_json_file(path, path);
   const bool plan = json.is_object() && json.contains("workspace_bytes") &&
                     json["workspace_bytes"].is_number_integer() && json.contains("weight_bytes") &&
                     json["weight_bytes"].is_number_integer() && json.contains("segments") &&

@@ -8,6 +8,7 @@
 
 #include "device_choice.h"
 #include "fourfold/error.h"
+#include "fourfold/kernels.h"
 #include "plan_compare.h"
 
 namespace fourfold::cli {
@@ -20,9 +21,8 @@ std::string step_text(const Plan& plan, int step) {
   return step >= 0 && static_cast<std::size_t>(step) < steps.size() ? steps[step] : std::to_string(step);
 }
 
-std::string full_device_text(const Device& device) {
-  return device_text(device) +
-         (device.kind == DeviceKind::cuda ? fmt::format(", {} SMs", device.multiprocessors) : std::string());
+std::string kv_tokens_text(const PlanRequest& request, std::uint64_t bytes) {
+  return request.kv.known() ? format_count(request.kv.tokens(bytes)) : "-";
 }
 
 std::string bands_text(const Plan& plan) {
@@ -34,30 +34,31 @@ std::string bands_text(const Plan& plan) {
   return bands.empty() ? "  none: no token count above 0 is served\n" : bands.text();
 }
 
-std::string unreachable_text(const Plan& plan) {
+std::string unreachable_text(const PlanRequest& request, const Plan& plan) {
   const std::vector<UnreachableKernel> unreachable = unreachable_kernels(plan);
   if (unreachable.empty()) return "every kernel of this problem is reachable\n";
-  Table table({"not reachable at this capacity", ">from tokens", ">workspace then", ">more"});
-  for (const UnreachableKernel& kernel : unreachable)
+  Table table({"not reachable at this capacity", ">from tokens", ">workspace then", ">more", ">KV tokens"});
+  for (const UnreachableKernel& kernel : unreachable) {
+    const std::uint64_t more = kernel.workspace_bytes - plan.workspace_bytes();
     table.add({kernel.kernel, format_count(kernel.from_tokens), format_bytes(kernel.workspace_bytes),
-               format_bytes(kernel.workspace_bytes - plan.workspace_bytes())});
+               format_bytes(more), kv_tokens_text(request, more)});
+  }
   return table.text();
 }
 
 std::string segments_text(const PlanRequest& request, const Plan& plan) {
-  Table table({"segment", ">offset", ">bytes", ">KV tokens", "steps", "formula", "numbers"});
+  Table table({"segment", ">offset", ">bytes", ">KV tokens", "steps", "formula = numbers"});
   for (const Segment& segment : plan.segments())
-    table.add({segment.name, count(segment.offset_bytes), count(segment.bytes),
-               request.kv.known() ? format_count(request.kv.tokens(segment.bytes)) : "-",
+    table.add({segment.name, count(segment.offset_bytes), count(segment.bytes), kv_tokens_text(request, segment.bytes),
                segment.first_step == segment.last_step
                    ? step_text(plan, segment.first_step)
                    : step_text(plan, segment.first_step) + " .. " + step_text(plan, segment.last_step),
-               segment.formula, formula_numbers(plan, segment)});
+               segment.formula + " = " + formula_numbers(plan, segment)});
   return table.text();
 }
 
 std::string ranks_text(const PlanReport& report) {
-  Table table({">rank", ">tp", ">ep", ">experts", ">intermediate", ">workspace", ">weights a layer"});
+  Table table({">rank", ">tp", ">ep", ">experts", ">intermediate", ">workspace", ">KV tokens", ">weights a layer"});
   const auto& ranks = report.request.ranks;
   constexpr std::size_t kMostRows = 64;
   for (std::size_t i = 0; i < std::min(ranks.size(), kMostRows); ++i) {
@@ -66,6 +67,7 @@ std::string ranks_text(const PlanReport& report) {
                fmt::format("{} from {}", rank.caps.experts, rank.first_expert),
                fmt::format("{} from {}", rank.caps.intermediate, rank.first_column),
                report.plans.empty() ? "-" : count(report.plans[i].workspace_bytes()),
+               report.plans.empty() ? "-" : kv_tokens_text(report.request, report.plans[i].workspace_bytes()),
                count(report.plans.empty() ? layer_expert_bytes(rank.caps) : report.plans[i].weight_bytes())});
   }
   std::string text = "\n" + heading("ranks") + "\n" + table.text();
@@ -76,18 +78,26 @@ std::string ranks_text(const PlanReport& report) {
   return text;
 }
 
+/// What a reservation leaves of the pool.
+std::string left_text(const PlanRequest& request, std::uint64_t pool, std::uint64_t reserved,
+                      const std::string& whose) {
+  if (reserved > pool) return fmt::format("{} alone is {} bytes too large", whose, count(reserved - pool));
+  if (!request.kv.known()) return fmt::format("{} left beside {}", format_bytes(pool - reserved), whose);
+  return fmt::format("{} KV tokens beside {}", format_count(request.kv.tokens(pool - reserved)), whose);
+}
+
 std::string memory_text(const PlanReport& report) {
   const PlanRequest& request = report.request;
   const std::uint64_t own = layer_expert_bytes(report.caps());
   const std::uint64_t each = report.plans.empty() ? own : report.plans[report.shown].weight_bytes();
-  std::string text = fmt::format("\nweights: {} bytes a layer ({})", count(each), format_bytes(each));
+  std::string text = fmt::format("\nweights: {} bytes a layer ({})", count(each), priced(request, each));
   if (request.layers > 1)
     text += fmt::format(", {} for {} layers", format_bytes(report.expert_total_bytes()), request.layers);
   text += fmt::format("; the format's own bytes are {}\n", count(own));
   if (const std::uint64_t missing = report.memory_short_bytes(); missing > 0)
     text += marked(fmt::format("they do not fit: {} bytes of experts, {} bytes of memory, short by {} ({})",
                                count(report.expert_total_bytes()), format_count(request.device.memory_bytes),
-                               count(missing), format_bytes(missing)),
+                               count(missing), priced(request, missing)),
                    false) +
             "\n";
   if (request.kv.known())
@@ -96,24 +106,28 @@ std::string memory_text(const PlanReport& report) {
   if (request.pool) {
     const std::uint64_t arena = report.max_workspace_bytes();
     const auto pool = static_cast<std::uint64_t>(*request.pool);
-    text += fmt::format("pool: {} bytes for arena and KV cache ({})", count(pool), request.pool_text);
-    if (!report.plans.empty() && request.kv.known())
-      text += arena <= pool
-                  ? fmt::format("; {} KV tokens with this arena", format_count(request.kv.tokens(pool - arena)))
-                  : fmt::format("; the arena alone is {} bytes too large", count(arena - pool));
-    text += "\n";
+    text += fmt::format("pool: {} bytes for arena and KV cache ({})\n", count(pool), request.pool_text);
+    if (!report.plans.empty()) text += "  " + left_text(request, pool, arena, "this arena") + "\n";
+    for (const ReferenceBill& bill : report.bills)
+      if (bill.refused.empty()) text += "  " + left_text(request, pool, bill.total_bytes, bill.system + "'s") + "\n";
   }
   return text;
 }
 
-std::string graph_text(const PlanReport& report) {
+std::string graph_text(const PlanReport& report, bool explain) {
   if (report.request.capture.empty() || report.plans.empty()) return {};
   const GraphEstimate graph = graph_estimate(report);
-  return fmt::format(
-      "graphs: {} sizes, at least {} kernel nodes; pool about {} (x and out of the largest size; this library "
-      "allocates "
-      "nothing under capture)\n",
-      report.request.capture.size(), format_count(graph.nodes), format_bytes(graph.pool_bytes));
+  std::string text = fmt::format("graphs: {} size{}, {} kernel nodes of this library; pool about {}\n",
+                                 report.request.capture.size(), report.request.capture.size() == 1 ? "" : "s",
+                                 format_count(graph.nodes), priced(report.request, graph.pool_bytes));
+  if (!explain) return text;
+  return text +
+         "  nodes: a graph a size, each launch of the size's band, times layers; exact, and the engine's own come on "
+         "top\n"
+         "  pool: x and out of the largest size, once, because sizes share a pool and layers run one after another; "
+         "an\n"
+         "    assumption about the engine, which may keep more. Nothing is allocated under capture by this library.\n"
+         "    The driver's own memory for nodes is not known before they are captured and is not counted\n";
 }
 
 std::string explain_text(const Plan& plan) {
@@ -161,7 +175,7 @@ GraphEstimate graph_estimate(const PlanReport& report) {
   const Plan& decision = report.plans[report.shown];
   std::int64_t largest = 0;
   for (const std::int64_t tokens : report.request.capture) {
-    estimate.nodes += static_cast<std::int64_t>(decision.band_for(tokens).kernels.size()) * report.request.layers;
+    estimate.nodes += kernel_launches(decision, tokens) * report.request.layers;
     largest = std::max(largest, tokens);
   }
   const std::int64_t value_bytes = report.caps().activation_dtype == DType::f32 ? 4 : 2;
@@ -204,14 +218,14 @@ std::string report_text(const PlanReport& report, bool explain) {
     text += "  refused: " + report.refused + "\n";
   } else {
     const Plan& decision = report.plans[report.shown];
-    text += "\n" + heading("bands") + "\n" + bands_text(decision) + "\n" + unreachable_text(decision);
+    text += "\n" + heading("bands") + "\n" + bands_text(decision) + "\n" + unreachable_text(request, decision);
     if (explain) text += explain_text(decision);
     text += fmt::format("\n{}: {} bytes ({})\n", heading("workspace"), count(decision.workspace_bytes()),
                         priced(request, decision.workspace_bytes()));
     text += segments_text(request, decision);
   }
   text += memory_text(report);
-  text += graph_text(report);
+  text += graph_text(report, explain);
   if (request.split) text += ranks_text(report);
   if (!report.bills.empty()) text += compare_text(report);
   std::vector<std::string> notes = request.notes;

@@ -29,8 +29,10 @@ struct PlanReport {
   std::uint64_t memory_short_bytes() const;
 };
 
-/// What captured graphs take beside the arena, as far as it can be told: `nodes` counts each kernel of a band once, and
-/// the pool is x and out of the largest size, which all sizes can share.
+/// What captured graphs take beside the arena, as far as it can be told without an engine. `nodes`: every size has a
+/// graph of its own, with each launch of its band in every layer with experts; the engine's own nodes come on top.
+/// `pool_bytes`: one x and one out of the largest size, shared by all sizes and layers; an engine that keeps buffers
+/// for each size, or other layers' temporaries, has more. The driver's own memory for nodes is in neither.
 struct GraphEstimate {
   std::int64_t nodes = 0;
   std::uint64_t pool_bytes = 0;

@@ -1,6 +1,7 @@
 // What `plan` says of a request, as JSON.
 #include <fmt/format.h>
 
+#include "fourfold/kernels.h"
 #include "plan_compare.h"
 #include "plan_report.h"
 
@@ -42,8 +43,10 @@ void add_plan(const PlanRequest& request, const Plan& plan, Json& json) {
   for (const Declined& entry : plan.declined())
     declined.push_back({{"candidate", entry.candidate}, {"reason", entry.reason}});
   for (const UnreachableKernel& kernel : unreachable_kernels(plan))
-    unreachable.push_back(
-        {{"kernel", kernel.kernel}, {"from_tokens", kernel.from_tokens}, {"workspace_bytes", kernel.workspace_bytes}});
+    unreachable.push_back({{"kernel", kernel.kernel},
+                           {"from_tokens", kernel.from_tokens},
+                           {"workspace_bytes", kernel.workspace_bytes},
+                           {"kv_tokens", kv_tokens(request, kernel.workspace_bytes - plan.workspace_bytes())}});
   json["workspace_bytes"] = plan.workspace_bytes();
   json["weight_bytes"] = plan.weight_bytes();
   json["steps"] = plan.steps();
@@ -108,17 +111,29 @@ Json report_json(const PlanReport& report) {
   json["kv"] = nullptr;
   if (request.kv.known())
     json["kv"] = {{"bytes_per_token", request.kv.bytes_per_token()},
-                  {"workspace_tokens", kv_tokens(request, report.max_workspace_bytes())}};
+                  {"workspace_tokens", kv_tokens(request, report.max_workspace_bytes())},
+                  {"weight_tokens", kv_tokens(request, report.expert_total_bytes())}};
   json["pool"] = nullptr;
   if (request.pool) {
     const auto pool = static_cast<std::uint64_t>(*request.pool);
-    const std::uint64_t arena = report.max_workspace_bytes();
-    json["pool"] = {{"bytes", pool}, {"kv_tokens", kv_tokens(request, arena <= pool ? pool - arena : 0)}};
+    const auto left = [&](std::uint64_t arena) { return kv_tokens(request, arena <= pool ? pool - arena : 0); };
+    json["pool"] = {{"bytes", pool},
+                    {"kv_tokens", report.plans.empty() ? Json(nullptr) : left(report.max_workspace_bytes())},
+                    {"reference", Json::object()}};
+    for (const ReferenceBill& bill : report.bills)
+      json["pool"]["reference"][bill.system] = bill.refused.empty() ? left(bill.total_bytes) : Json(nullptr);
   }
   json["graph"] = nullptr;
   if (!request.capture.empty() && !report.plans.empty()) {
     const GraphEstimate graph = graph_estimate(report);
-    json["graph"] = {{"sizes", request.capture}, {"nodes", graph.nodes}, {"pool_bytes", graph.pool_bytes}};
+    Json launches = Json::array();
+    for (const std::int64_t tokens : request.capture)
+      launches.push_back(kernel_launches(report.plans[report.shown], tokens));
+    json["graph"] = {{"sizes", request.capture},
+                     {"launches", std::move(launches)},
+                     {"nodes", graph.nodes},
+                     {"pool_bytes", graph.pool_bytes},
+                     {"kv_tokens", kv_tokens(request, graph.pool_bytes)}};
   }
   json["ranks"] = ranks_json(report);
   json["reference"] = compare_json(report);

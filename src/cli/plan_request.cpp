@@ -68,31 +68,58 @@ KvPrice kv_price(const PlanArguments& arguments, const PlanRequest& request) {
   return price;
 }
 
+/// Bytes of a layer's experts as they lie in memory: packed for the device, or as the format has them where there is no
+/// plan for it.
+std::uint64_t resident_expert_bytes(const Caps& caps, const Device& device) {
+  return can_implement(caps, device) ? plan(caps, device).weight_bytes() : layer_expert_bytes(caps);
+}
+
 /// What a rank has left for arena and cache.
 void find_pool(const PlanArguments& arguments, PlanRequest& request) {
+  if (!arguments.other_weights.empty() && !request.model)
+    throw usage("--other-weights goes with --model, which says how many layers have experts; without one use --pool");
   if (!arguments.pool.empty()) {
-    if (!arguments.reserve.empty()) throw usage("--pool is what is left already; leave --reserve out");
+    if (!arguments.reserve.empty() || !arguments.other_weights.empty())
+      throw usage("--pool is what is left already; leave --reserve and --other-weights out");
     request.pool = byte_size("--pool", arguments.pool);
     request.pool_text = "as --pool says";
     return;
   }
+  const bool asked = !arguments.reserve.empty() || !arguments.other_weights.empty();
   if (request.device.memory_bytes <= 0) {
+    if (asked) throw usage("--reserve and --other-weights are taken from a device's memory; say it with --memory");
     request.pool_text = "--pool BYTES: what a rank has for arena and KV cache (or --memory, with a model's folder)";
     return;
   }
-  if (!request.model || request.model->file_bytes == 0) {
+  if (!request.model || (request.model->file_bytes == 0 && arguments.other_weights.empty())) {
+    if (asked)
+      throw usage(
+          "--reserve is taken from what the weights leave, and not all are known; say the others with --model and "
+          "--other-weights, or what is left with --pool");
     request.pool_text =
-        "--pool BYTES: what a rank has for arena and KV cache (the weights besides the experts are not known here)";
+        "--pool BYTES: what a rank has for arena and KV cache (the weights besides the experts are not known here; "
+        "with "
+        "--model, --other-weights says them)";
     return;
   }
   const ModelShape& model = *request.model;
   std::uint64_t experts = 0;
-  for (const RankShare& rank : request.ranks) experts = std::max(experts, layer_expert_bytes(rank.caps));
+  const Caps* before = nullptr;
+  for (const RankShare& rank : request.ranks) {
+    if (before == nullptr || *before != rank.caps)
+      experts = std::max(experts, resident_expert_bytes(rank.caps, request.device));
+    before = &rank.caps;
+  }
   const auto ranks = static_cast<std::int64_t>(request.ranks.size());
+  if (experts > static_cast<std::uint64_t>(INT64_MAX / request.layers)) return;  // the report refuses it
   const auto expert_bytes = static_cast<std::int64_t>(experts) * request.layers;
-  const auto dense_bytes = static_cast<std::int64_t>(model.file_bytes - model.file_expert_bytes) / ranks;
+  const std::int64_t dense_bytes = arguments.other_weights.empty()
+                                       ? static_cast<std::int64_t>(model.file_bytes - model.file_expert_bytes) / ranks
+                                       : byte_size("--other-weights", arguments.other_weights);
   const std::int64_t reserve = arguments.reserve.empty() ? 0 : byte_size("--reserve", arguments.reserve);
-  request.pool = std::max<std::int64_t>(0, request.device.memory_bytes - expert_bytes - dense_bytes - reserve);
+  std::int64_t left = request.device.memory_bytes;
+  for (const std::int64_t taken : {expert_bytes, dense_bytes, reserve}) left = left > taken ? left - taken : 0;
+  request.pool = left;
   request.pool_text = fmt::format("memory {} - experts {} - other weights {} - reserve {}",
                                   format_bytes(static_cast<std::uint64_t>(request.device.memory_bytes)),
                                   format_bytes(static_cast<std::uint64_t>(expert_bytes)),
@@ -103,8 +130,11 @@ void find_pool(const PlanArguments& arguments, PlanRequest& request) {
 void check_capture(const PlanRequest& request) {
   for (const std::int64_t tokens : request.capture)
     if (tokens > request.problem.caps.max_tokens)
-      throw usage(fmt::format("--capture {}: the plan serves at most max_tokens = {}; leave it out or plan for {}",
-                              tokens, request.problem.caps.max_tokens, tokens));
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("--capture {}: beyond the capacity, max_tokens = {}: such a batch runs in slices and never "
+                      "as captured; the largest valid size is {}, or plan for {} tokens",
+                      tokens, request.problem.caps.max_tokens, request.problem.caps.max_tokens, tokens));
 }
 
 }  // namespace
@@ -144,6 +174,8 @@ void add_plan_request_options(CLI::App& verb, PlanArguments& arguments) {
   verb.add_option("--dcp", arguments.dcp, "ranks that share a token's cache (decode-context parallel)")
       ->check(CLI::Range(1, 65536));
   verb.add_option("--pool", arguments.pool, "memory of a rank for arena and KV cache together, as 6GiB");
+  verb.add_option("--other-weights", arguments.other_weights,
+                  "with --model: a rank's weights besides the experts; default: what the folder's headers say");
   verb.add_option("--reserve", arguments.reserve, "memory of a rank to leave alone, as 2GiB");
 }
 
@@ -162,7 +194,7 @@ Device device_of(const PlanArguments& arguments, const std::string& problem_arch
   only_for(!arguments.smem.empty(), "--smem", gpu);
   only_for(arguments.threads > 0, "--threads", !gpu);
   only_for(!arguments.isa.empty(), "--isa", !gpu);
-  if (!arguments.arch.empty() && !alone) device.arch = arguments.arch;
+  if (!arguments.arch.empty() && !alone) device.arch = full_arch(arguments.arch);
   if (arguments.sms > 0) device.multiprocessors = arguments.sms;
   if (!arguments.smem.empty()) device.shared_memory_bytes = byte_size("--smem", arguments.smem);
   if (!arguments.memory.empty()) device.memory_bytes = byte_size("--memory", arguments.memory);
@@ -200,9 +232,13 @@ PlanRequest plan_request(const PlanArguments& arguments) {
   request.tp = arguments.tp;
   request.split = arguments.tp > 1 || arguments.ep > 1;
   request.ranks = split_over_ranks(request.problem.caps, arguments.tp, arguments.ep);
-  request.capture = arguments.capture;
+  for (const std::int64_t tokens : arguments.capture)
+    if (std::find(request.capture.begin(), request.capture.end(), tokens) == request.capture.end())
+      request.capture.push_back(tokens);
   check_capture(request);
   request.kv = kv_price(arguments, request);
+  if (!request.kv.known() && (arguments.dcp > 1 || arguments.kv_layers > 0))
+    throw usage("--dcp and --kv-layers are parts of a token's price; say the rest with --kv-record-bytes or --model");
   find_pool(arguments, request);
   return request;
 }

@@ -32,7 +32,7 @@ struct PlanArguments {
   std::int64_t kv_layers = 0;
   int dcp = 1;
   // Memory of a rank for the arena and the cache.
-  std::string pool, reserve;
+  std::string pool, reserve, other_weights;
 };
 
 /// Adds the options that describe what is planned; `plan check` reads them from a file instead.
@@ -49,8 +49,8 @@ struct PlanRequest {
   std::int64_t layers = 1;  ///< with experts
   std::vector<std::int64_t> capture;
   KvPrice kv;
-  /// Bytes of one rank for arena and cache: --pool, or the device's memory less the weights and --reserve; empty when
-  /// neither is known.
+  /// Bytes of one rank for arena and cache: --pool, or the device's memory less the experts, the other weights and
+  /// --reserve; empty when neither is known.
   std::optional<std::int64_t> pool;
   std::string pool_text;  ///< how it was found, or what is missing
   std::vector<std::string> notes;

@@ -1,4 +1,4 @@
-// What capacities cost and buy: `plan --sweep`, `--fit`, `--fit-tokens`.
+// What capacities cost and buy: `plan --sweep`.
 #include "plan_sweep.h"
 
 #include <fmt/format.h>
@@ -6,30 +6,21 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 
-#include "byte_size.h"
+#include "capacity_bill.h"
 #include "fourfold/error.h"
+#include "json_file.h"
+#include "plan_fit.h"
 
 namespace fourfold::cli {
 namespace {
 
-constexpr std::int64_t kMaxCapacity = (std::int64_t{1} << 31) - 1;
-
 Error usage(std::string text) { return Error(ErrorCode::usage, std::move(text)); }
 
-/// Ranks with different shares: what must be asked once.
-std::vector<Caps> distinct_caps(const PlanRequest& request) {
-  std::vector<Caps> distinct;
-  for (const RankShare& rank : request.ranks)
-    if (std::find(distinct.begin(), distinct.end(), rank.caps) == distinct.end()) distinct.push_back(rank.caps);
-  return distinct;
-}
-
+/// What does not depend on who reserves.
 struct SweepRow {
   std::int64_t capacity = 0;
-  std::uint64_t workspace_bytes = 0;
   std::int64_t slices = 0;
   double extra_weight_bytes = 0;  ///< of one chunk, all layers, against a chunk in one piece
   std::optional<double> measured_ms;
@@ -38,7 +29,12 @@ struct SweepRow {
 struct Sweep {
   std::int64_t chunk = 0;
   std::vector<SweepRow> rows;  ///< capacities as asked for
-  std::uint64_t largest_bytes = 0;
+};
+
+/// What one biller reserves at each capacity of a sweep; empty where it cannot be planned.
+struct Reserved {
+  std::vector<std::optional<std::uint64_t>> bytes;
+  std::uint64_t largest = 0;
 };
 
 /// Bytes of experts that a slice of `tokens` reads, expected with uniform routing: an expert is left out by a token
@@ -73,10 +69,7 @@ std::vector<std::int64_t> capacities_of(const std::string& text) {
 }
 
 Json read_bench(const std::string& path) {
-  std::ifstream file(path);
-  Json json = file ? Json::parse(file, nullptr, false) : Json();
-  if (!file.good() && json.is_null())
-    throw Error(ErrorCode::bad_input, fmt::format("--bench {}: the file cannot be read", path));
+  Json json = read_json_file(path, "--bench " + path);
   if (!json.is_object() || !json.contains("rows") || !json["rows"].is_array())
     throw Error(ErrorCode::bad_input,
                 fmt::format("--bench {}: no JSON object with a list 'rows'; write it with bench moe --json", path));
@@ -127,7 +120,8 @@ std::map<std::int64_t, double> measured(const std::vector<std::string>& files, c
   return found;
 }
 
-Sweep make_sweep(const PlanRequest& request, const SweepArguments& arguments) {
+Sweep make_sweep(const PlanReport& report, const SweepArguments& arguments) {
+  const PlanRequest& request = report.request;
   Sweep sweep;
   const std::vector<std::int64_t> capacities = capacities_of(arguments.sweep);
   sweep.chunk = arguments.chunk > 0 ? arguments.chunk : *std::max_element(capacities.begin(), capacities.end());
@@ -137,163 +131,110 @@ Sweep make_sweep(const PlanRequest& request, const SweepArguments& arguments) {
   for (const std::int64_t capacity : capacities) {
     SweepRow row;
     row.capacity = capacity;
-    row.workspace_bytes = workspace_at(request, capacity);
+    if (report.refused.empty()) workspace_at(request, capacity);  // one that cannot be planned says why
     row.slices = sweep.chunk / capacity + (sweep.chunk % capacity != 0);
     row.extra_weight_bytes =
         chunk_bytes(caps, layer, sweep.chunk, capacity) - chunk_bytes(caps, layer, sweep.chunk, sweep.chunk);
     if (const auto at = times.find(capacity); at != times.end()) row.measured_ms = at->second;
-    sweep.largest_bytes = std::max(sweep.largest_bytes, row.workspace_bytes);
     sweep.rows.push_back(row);
   }
   return sweep;
 }
 
-/// What a capacity leaves, beside its neighbours.
-struct Fit {
-  std::uint64_t budget_bytes = 0;
-  std::string why;  ///< where the budget comes from
-  std::int64_t capacity = 0;
-  std::vector<std::int64_t> shown;  ///< the capacity and its neighbours
-};
-
-Fit make_fit(const PlanRequest& request, const SweepArguments& arguments) {
-  Fit fit;
-  if (!arguments.fit.empty() && arguments.fit_tokens)
-    throw usage("--fit and --fit-tokens each give the arena's budget; leave one out");
-  if (!arguments.fit.empty()) {
-    fit.budget_bytes = static_cast<std::uint64_t>(byte_size("--fit", arguments.fit));
-    fit.why = "as --fit says";
-  } else {
-    const std::int64_t tokens = *arguments.fit_tokens;
-    if (!request.kv.known())
-      throw usage("--fit-tokens needs the price of a token: --kv-bytes-per-token, --kv-record-bytes or --model");
-    if (!request.pool) throw usage("--fit-tokens needs " + request.pool_text);
-    const std::uint64_t cache = request.kv.bytes_of(tokens), pool = static_cast<std::uint64_t>(*request.pool);
-    if (cache > pool)
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("--fit-tokens {}: they need {} bytes and the pool has {} ({}), short by {}; at most {} "
-                              "tokens fit, without any arena",
-                              tokens, cache, pool, request.pool_text, cache - pool, request.kv.tokens(pool)));
-    fit.budget_bytes = pool - cache;
-    fit.why = fmt::format("pool {} ({}) less {} tokens of KV cache", format_bytes(pool), request.pool_text,
-                          format_count(tokens));
+Reserved reserved(const Biller& biller, const Sweep& sweep) {
+  Reserved found;
+  for (const SweepRow& row : sweep.rows) {
+    found.bytes.push_back(biller.bytes(row.capacity));
+    found.largest = std::max(found.largest, found.bytes.back().value_or(0));
   }
-  fit.capacity = largest_capacity(request, fit.budget_bytes);
-  if (fit.capacity < 1) {
-    const std::uint64_t least = workspace_at(request, 1);
-    throw Error(ErrorCode::unsupported,
-                fmt::format("no capacity fits into {} bytes ({}): one token already needs {}, short by {}",
-                            fit.budget_bytes, fit.why, least, least - std::min(least, fit.budget_bytes)));
-  }
-  for (const std::int64_t capacity : {fit.capacity - 1, fit.capacity, fit.capacity + 1})
-    if (capacity >= 1 && capacity <= kMaxCapacity) fit.shown.push_back(capacity);
-  return fit;
+  return found;
 }
 
-/// A neighbour above can be beyond what can be planned at all.
-std::optional<std::uint64_t> workspace_if_any(const PlanRequest& request, std::int64_t tokens) {
-  try {
-    return workspace_at(request, tokens);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
-    return std::nullopt;
+std::string sweep_table(const PlanRequest& request, const Sweep& sweep, const Biller& biller) {
+  if (!biller.refused.empty()) return fmt::format("  refused: {}\n", biller.refused);
+  const Reserved found = reserved(biller, sweep);
+  Table table({">capacity", biller.ours ? ">workspace" : ">reserved", ">", ">KV tokens gained", ">slices a chunk",
+               ">more weights read", ">measured ms"});
+  for (std::size_t i = 0; i < sweep.rows.size(); ++i) {
+    const SweepRow& row = sweep.rows[i];
+    std::vector<std::string> cells{format_count(row.capacity), "-", "cannot be planned", "-"};
+    if (const auto bytes = found.bytes[i])
+      cells = {format_count(row.capacity), format_count(static_cast<std::int64_t>(*bytes)), format_bytes(*bytes),
+               request.kv.known() ? format_count(request.kv.tokens(found.largest - *bytes))
+                                  : format_bytes(found.largest - *bytes)};
+    cells.push_back(format_count(row.slices));
+    cells.push_back(format_bytes(static_cast<std::uint64_t>(std::max(0.0, row.extra_weight_bytes))));
+    cells.push_back(biller.ours && row.measured_ms ? fmt::format("{:.3f}", *row.measured_ms) : "-");
+    table.add(std::move(cells));
   }
+  return table.text();
 }
 
-std::string fit_text(const PlanRequest& request, const Fit& fit) {
-  std::string text =
-      fmt::format("\n{}: {} tokens fit into {} bytes ({})\n", heading("largest capacity"), format_count(fit.capacity),
-                  format_count(static_cast<std::int64_t>(fit.budget_bytes)), fit.why);
-  Table table({">capacity", ">workspace", ">", ">left", "fits"});
-  for (const std::int64_t capacity : fit.shown) {
-    const auto bytes = workspace_if_any(request, capacity);
-    if (!bytes) {
-      table.add({format_count(capacity), "-", "-", "-", "cannot be planned"});
-      continue;
+/// The keys of one biller at row `i`.
+Json reserved_json(const PlanRequest& request, const char* key, const Reserved& found, std::size_t i) {
+  const auto bytes = found.bytes[i];
+  Json json{{key, nullptr}, {"bytes_gained", nullptr}, {"kv_tokens_gained", nullptr}};
+  if (!bytes) return json;
+  json[key] = *bytes;
+  json["bytes_gained"] = found.largest - *bytes;
+  if (request.kv.known()) json["kv_tokens_gained"] = request.kv.tokens(found.largest - *bytes);
+  return json;
+}
+
+Json sweep_json(const PlanReport& report, const SweepArguments& arguments) {
+  const PlanRequest& request = report.request;
+  const Sweep sweep = make_sweep(report, arguments);
+  Json rows = Json::array(), systems = Json::object();
+  for (const SweepRow& row : sweep.rows)
+    rows.push_back({{"capacity", row.capacity},
+                    {"workspace_bytes", nullptr},
+                    {"bytes_gained", nullptr},
+                    {"kv_tokens_gained", nullptr},
+                    {"slices", row.slices},
+                    {"extra_weight_bytes", row.extra_weight_bytes},
+                    {"measured_ms", row.measured_ms ? Json(*row.measured_ms) : Json(nullptr)}});
+  for (const Biller& biller : billers(report)) {
+    const Reserved found = reserved(biller, sweep);
+    Json list = Json::array();
+    for (std::size_t i = 0; i < sweep.rows.size(); ++i) {
+      Json row = reserved_json(request, biller.ours ? "workspace_bytes" : "total_bytes", found, i);
+      if (biller.ours)
+        rows[i].update(row);
+      else {
+        row["capacity"] = sweep.rows[i].capacity;
+        list.push_back(std::move(row));
+      }
     }
-    const bool fits = *bytes <= fit.budget_bytes;
-    table.add({format_count(capacity), format_count(static_cast<std::int64_t>(*bytes)), format_bytes(*bytes),
-               fits ? format_count(static_cast<std::int64_t>(fit.budget_bytes - *bytes))
-                    : "-" + format_count(static_cast<std::int64_t>(*bytes - fit.budget_bytes)),
-               fits ? "yes" : "no"});
+    if (!biller.ours)
+      systems[biller.system] = {{"refused", biller.refused.empty() ? Json(nullptr) : Json(biller.refused)},
+                                {"rows", std::move(list)}};
   }
-  return text + table.text();
-}
-
-Json fit_json(const PlanRequest& request, const Fit& fit) {
-  Json neighbours = Json::array();
-  for (const std::int64_t capacity : fit.shown) {
-    const auto bytes = workspace_if_any(request, capacity);
-    neighbours.push_back({{"capacity", capacity},
-                          {"workspace_bytes", bytes ? Json(*bytes) : Json(nullptr)},
-                          {"fits", bytes && *bytes <= fit.budget_bytes}});
-  }
-  return {{"budget_bytes", fit.budget_bytes},
-          {"budget", fit.why},
-          {"capacity", fit.capacity},
-          {"neighbours", std::move(neighbours)}};
+  return {{"chunk_tokens", sweep.chunk}, {"rows", std::move(rows)}, {"reference", std::move(systems)}};
 }
 
 }  // namespace
 
-std::uint64_t workspace_at(const PlanRequest& request, std::int64_t tokens) {
-  std::uint64_t most = 0;
-  for (Caps caps : distinct_caps(request)) {
-    caps.max_tokens = tokens;
-    most = std::max(most, required_workspace_bytes(caps, request.device));
-  }
-  return most;
+void add_sweep_json(const PlanReport& report, const SweepArguments& arguments, Json& json) {
+  if (!arguments.sweep.empty()) json["sweep"] = sweep_json(report, arguments);
+  if (arguments.asks_fit()) json["fit"] = fit_json(report, arguments.fit, arguments.fit_tokens);
 }
 
-std::int64_t largest_capacity(const PlanRequest& request, std::uint64_t bytes) {
-  std::int64_t least = kMaxCapacity;
-  for (const Caps& caps : distinct_caps(request))
-    least = std::min(least, largest_max_tokens(caps, request.device, bytes, kMaxCapacity));
-  return least;
-}
-
-void add_sweep_json(const PlanRequest& request, const SweepArguments& arguments, Json& json) {
-  if (!arguments.sweep.empty()) {
-    const Sweep sweep = make_sweep(request, arguments);
-    Json rows = Json::array();
-    for (const SweepRow& row : sweep.rows) {
-      const std::uint64_t saved = sweep.largest_bytes - row.workspace_bytes;
-      rows.push_back({{"capacity", row.capacity},
-                      {"workspace_bytes", row.workspace_bytes},
-                      {"bytes_gained", saved},
-                      {"kv_tokens_gained", request.kv.known() ? Json(request.kv.tokens(saved)) : Json(nullptr)},
-                      {"slices", row.slices},
-                      {"extra_weight_bytes", row.extra_weight_bytes},
-                      {"measured_ms", row.measured_ms ? Json(*row.measured_ms) : Json(nullptr)}});
-    }
-    json["sweep"] = {{"chunk_tokens", sweep.chunk}, {"rows", std::move(rows)}};
-  }
-  if (!arguments.fit.empty() || arguments.fit_tokens) json["fit"] = fit_json(request, make_fit(request, arguments));
-}
-
-std::string sweep_text(const PlanRequest& request, const SweepArguments& arguments) {
+std::string sweep_text(const PlanReport& report, const SweepArguments& arguments) {
   std::string text;
   if (!arguments.sweep.empty()) {
-    const Sweep sweep = make_sweep(request, arguments);
-    text += fmt::format("\n{} for chunks of {} tokens\n", heading("capacities"), format_count(sweep.chunk));
-    Table table(
-        {">capacity", ">workspace", ">", ">KV tokens gained", ">slices a chunk", ">more weights read", ">measured ms"});
-    for (const SweepRow& row : sweep.rows) {
-      const std::uint64_t saved = sweep.largest_bytes - row.workspace_bytes;
-      table.add({format_count(row.capacity), format_count(static_cast<std::int64_t>(row.workspace_bytes)),
-                 format_bytes(row.workspace_bytes),
-                 request.kv.known() ? format_count(request.kv.tokens(saved)) : format_bytes(saved),
-                 format_count(row.slices),
-                 format_bytes(static_cast<std::uint64_t>(std::max(0.0, row.extra_weight_bytes))),
-                 row.measured_ms ? fmt::format("{:.3f}", *row.measured_ms) : "-"});
-    }
-    text += table.text();
+    const PlanRequest& request = report.request;
+    const Sweep sweep = make_sweep(report, arguments);
+    for (const Biller& biller : billers(report))
+      text +=
+          fmt::format("\n{} for chunks of {} tokens\n",
+                      heading(biller.ours ? "capacities" : biller.system + ", capacities"), format_count(sweep.chunk)) +
+          sweep_table(request, sweep, biller);
     text += fmt::format(
-        "  gained: against the largest arena above; more weights read: by a chunk's slices, {} layer{}, routing "
+        "  gained: against the largest {} above; more weights read: by a chunk's slices, {} layer{}, routing "
         "uniform\n",
-        request.layers, request.layers == 1 ? "" : "s");
+        report.refused.empty() ? "arena" : "reservation", request.layers, request.layers == 1 ? "" : "s");
   }
-  if (!arguments.fit.empty() || arguments.fit_tokens) text += fit_text(request, make_fit(request, arguments));
+  if (arguments.asks_fit()) text += fit_text(report, arguments.fit, arguments.fit_tokens);
   return text;
 }
 

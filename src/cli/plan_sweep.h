@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "output.h"
-#include "plan_request.h"
+#include "plan_report.h"
 
 namespace fourfold::cli {
 
@@ -17,17 +17,14 @@ struct SweepArguments {
   std::vector<std::string> bench;          ///< JSON files of bench moe with capacities
   std::string fit;                         ///< bytes of the arena
   std::optional<std::int64_t> fit_tokens;  ///< KV tokens that must fit beside the arena
-  bool empty() const noexcept { return sweep.empty() && fit.empty() && !fit_tokens; }
+  bool asks_fit() const noexcept { return !fit.empty() || fit_tokens; }
+  bool empty() const noexcept { return sweep.empty() && !asks_fit(); }
 };
 
-/// Adds the keys "sweep" and "fit" to `json`, or their tables to `text`. Throws usage for arguments that say nothing,
-/// unsupported with the numbers when nothing fits.
-void add_sweep_json(const PlanRequest& request, const SweepArguments& arguments, Json& json);
-std::string sweep_text(const PlanRequest& request, const SweepArguments& arguments);
-
-/// The largest workspace of any rank at a capacity of `tokens`.
-std::uint64_t workspace_at(const PlanRequest& request, std::int64_t tokens);
-/// The largest capacity whose workspace is at most `bytes` on every rank; -1 for none.
-std::int64_t largest_capacity(const PlanRequest& request, std::uint64_t bytes);
+/// Adds the keys "sweep" and "fit" to `json`, or their tables to `text`: of ours, unless the report refused it, and of
+/// the systems of --compare. Throws usage for arguments that say nothing, unsupported with the numbers when nothing
+/// fits.
+void add_sweep_json(const PlanReport& report, const SweepArguments& arguments, Json& json);
+std::string sweep_text(const PlanReport& report, const SweepArguments& arguments);
 
 }  // namespace fourfold::cli

@@ -266,6 +266,8 @@ std::vector<std::byte> safetensors_bytes(const std::map<std::string, std::string
 
 MoeCase read_case(const std::string& file) { return CaseReader(file).read(); }
 
+Caps case_caps(const std::string& file) { return read_case(file).caps; }
+
 CaseResult run_case(const std::string& file, Backend& backend, Inject inject) {
   const MoeCase test = read_case(file);
   CaseResult result;

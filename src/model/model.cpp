@@ -24,6 +24,7 @@ class LoadedModel final : public Model {
       tokenizer_ = Tokenizer::load(tokenizer.string());
     decoder_ = loader.load();
     format_text_ = loader.format_text();
+    expert_plans_ = loader.expert_plans();
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -38,12 +39,14 @@ class LoadedModel final : public Model {
     return decoder_->forward(ids, all_positions);
   }
   double load_seconds() const noexcept override { return load_seconds_; }
+  std::vector<Plan> expert_plans() const override { return expert_plans_; }
 
  private:
   std::unique_ptr<Decoder> decoder_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<std::int32_t> stop_ids_;
   std::string format_text_;
+  std::vector<Plan> expert_plans_;
   double load_seconds_ = 0;
 };
 

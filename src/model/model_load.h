@@ -27,6 +27,8 @@ class ModelLoader {
   std::unique_ptr<Decoder> load();
   /// "nvfp4", "int4 g32", "bf16", several joined by "+", of the experts. After construction.
   const std::string& format_text() const noexcept { return format_text_; }
+  /// Of the 4-bit expert layers, one for each distinct caps. After load().
+  const std::vector<Plan>& expert_plans() const noexcept { return plans_; }
 
  private:
   void check_options(const ModelOptions& options);

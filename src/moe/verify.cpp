@@ -89,8 +89,10 @@ class ProblemList {
   std::size_t turn_ = 0;
 };
 
-/// Every residue of both sizes with every format, and for tensor cores the sizes that their tiles care about.
-std::vector<Problem> matrix(const Device& device) {
+}  // namespace
+
+// Every residue of both sizes with every format, and for tensor cores the sizes that their tiles care about.
+std::vector<Problem> verify_problems(const Device& device) {
   ProblemList list(device);
   for (FormatSpec format : kFormats) {
     for (std::int64_t size : residue_sizes()) {
@@ -108,8 +110,6 @@ std::vector<Problem> matrix(const Device& device) {
         list.add(list.next(kFormats, 1), 136, intermediate, tokens, list.next_dtype(), list.next(kKinds, 3));
   return list.take();
 }
-
-}  // namespace
 
 CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_t seed, Inject inject) {
   CaseResult worst;
@@ -137,7 +137,7 @@ CaseResult verify_problem(const Problem& problem, Backend& backend, std::uint64_
 
 std::vector<CaseResult> verify_device(Backend& backend, Inject inject,
                                       const std::function<void(int, int, const std::string&)>& progress) {
-  const std::vector<Problem> problems = matrix(backend.device());
+  const std::vector<Problem> problems = verify_problems(backend.device());
   std::vector<CaseResult> results;
   for (const Problem& problem : problems) {
     const std::string name = problem_text(problem);

@@ -15,6 +15,12 @@ namespace fourfold {
 
 std::vector<std::string> kernel_architectures() { return {"sm_80", "sm_90a", "sm_100a", "sm_120a"}; }
 
+std::int64_t kernel_launches(const Plan& plan, std::int64_t tokens) {
+  const std::ptrdiff_t band = &plan.band_for(tokens) - plan.bands().data();
+  const std::vector<CudaBand>& bands = plan.data()->cuda_bands;
+  return bands.empty() ? 0 : static_cast<std::int64_t>(bands[static_cast<std::size_t>(band)].launches.size());
+}
+
 std::string cuda_format_macro(const FormatSpec& format) {
   return fmt::format("{}{}", weight_format_name(format.format), format.zero_points ? "_zp" : "");
 }

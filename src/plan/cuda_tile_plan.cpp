@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -24,6 +25,7 @@ constexpr int kMaxThreadRegisters = 255;
 constexpr std::int64_t kRouteSharedBytes = 4 * (kernels::kMaxRouteExperts + kernels::kRouteThreads / 32);
 constexpr std::int64_t kCombineSharedBytes = 64 * 4 * 3;  // position, order and weight of a token's slots
 constexpr std::int64_t kCombineBlocksOfMultiprocessor = 4;
+constexpr std::int64_t kMaxItems = INT32_MAX;  // of a launch: Int32 in gate_up_body.cuh and down_body.cuh
 
 static_assert(kCudaUnitRows == kernels::kUnitRows && kCudaUnitDepth == kernels::kUnitDepth &&
               kCudaUnitCodeBytes == kernels::kUnitCodeBytes);
@@ -241,6 +243,7 @@ void add_down_launches(const PlanData& data, const BandChoice& choice, Instances
     down.panel_columns = combine.panel_columns = panel;
     band.launches.push_back(down);
     band.launches.push_back(combine);
+    if (data.sizes_only) break;  // every panel has the bytes of the first
   }
 }
 
@@ -263,30 +266,62 @@ void plan_band(PlanData& data, const BandChoice& choice) {
   add_down_launches(data, choice, instances, launches);
 
   Band band{choice.min_tokens, choice.max_tokens, {}, 8 * choice.gate_up.token_steps, 16 * choice.down.row_tiles};
+  std::vector<int> named;
   for (const CudaLaunch& launch : launches.launches) {
     if (data.sizes_only) break;
-    const std::string name = data.kernel_specs[static_cast<std::size_t>(launch.spec)].name();
-    if (std::find(band.kernels.begin(), band.kernels.end(), name) == band.kernels.end()) band.kernels.push_back(name);
+    if (std::find(named.begin(), named.end(), launch.spec) != named.end()) continue;  // thousands of panels have two
+    named.push_back(launch.spec);
+    band.kernels.push_back(data.kernel_specs[static_cast<std::size_t>(launch.spec)].name());
   }
   data.bands.push_back(std::move(band));
   data.cuda_bands.push_back(std::move(launches));
 }
 
+/// Kernels count their items, a token tile and a block of rows each, in 32 bits.
+void check_items(const Caps& caps, const Band& band, const CudaLaunch& launch, std::int64_t tiles) {
+  if (launch.kernel != CudaKernel::gate_up_tiles && launch.kernel != CudaKernel::down_rows) return;
+  const std::int64_t rows = launch.kernel == CudaKernel::gate_up_tiles ? caps.gate_up_rows() : launch.panel_columns;
+  const std::int64_t blocks = ceil_div(ceil_div(rows, kCudaUnitRows), launch.row_tiles);
+  if (tiles <= kMaxItems / blocks) return;
+  // The largest count of routes whose tiles still can be counted: every expert hit, its last tile full.
+  const std::int64_t most_tiles = kMaxItems / blocks;
+  const std::int64_t routes = caps.experts + (most_tiles - caps.experts + 1) * band.token_tile - 1;
+  fail(ErrorCode::unsupported,
+       "max_tokens = {} at top_k = {}, experts = {} and {} rows of a projection: {} token tiles x {} blocks of rows "
+       "are more items than the {} that a CUDA kernel counts; use {}",
+       band.max_tokens, caps.top_k, caps.experts, rows, tiles, blocks, kMaxItems, routes / caps.top_k);
+}
+
 /// Bytes of the tile list and of a panel of rows: the most that any band needs.
 struct BandBytes {
   std::int64_t tiles = 0, rows = 0;
+  std::string tiles_formula, rows_formula;
 };
 
 BandBytes band_bytes(const PlanData& data) {
   BandBytes most;
   for (std::size_t i = 0; i < data.bands.size(); ++i) {
     const std::int64_t routes = checked_mul(data.bands[i].max_tokens, data.caps.top_k, "routes (tokens x top_k)");
+    // Of the band that reaches the capacity in the caps' words, of another one in its own number.
+    const std::string of = data.bands[i].max_tokens == data.caps.max_tokens ? "routes" : std::to_string(routes);
     const std::int64_t tiles = max_token_tiles(routes, data.caps.experts, data.bands[i].token_tile);
-    most.tiles = std::max(most.tiles, checked_mul(tiles, sizeof(kernels::TokenTile), "token tiles"));
-    for (const CudaLaunch& launch : data.cuda_bands[i].launches)
-      if (launch.kernel == CudaKernel::down_rows)
-        most.rows = std::max(most.rows, checked_mul(checked_mul(routes, launch.panel_columns, "rows of a panel"), 4,
-                                                    "rows of a panel"));
+    if (const auto bytes = checked_mul(tiles, sizeof(kernels::TokenTile), "token tiles"); bytes > most.tiles) {
+      most.tiles = bytes;
+      most.tiles_formula =
+          routes <= data.caps.experts
+              ? fmt::format("{} * {}", of, sizeof(kernels::TokenTile))
+              : fmt::format("(experts + ({} - experts) / {}) * {}", of, data.bands[i].token_tile,
+                            sizeof(kernels::TokenTile));
+    }
+    for (const CudaLaunch& launch : data.cuda_bands[i].launches) {
+      check_items(data.caps, data.bands[i], launch, tiles);
+      if (launch.kernel != CudaKernel::down_rows) continue;
+      const std::int64_t values = checked_mul(routes, launch.panel_columns, "rows of a panel");
+      if (const auto bytes = checked_mul(values, 4, "rows of a panel"); bytes > most.rows) {
+        most.rows = bytes;
+        most.rows_formula = fmt::format("{} * {} columns * 4", of, launch.panel_columns);
+      }
+    }
   }
   return most;
 }
@@ -302,12 +337,10 @@ void plan_segments(PlanData& data) {
   cuda.activated = arena.add("activated", checked_mul(routes, row_bytes, "activated intermediate"), kGateUp, kCombine,
                              "routes * intermediate * 2");
   cuda.route_position = arena.add("route_position", routes * 4, kRoute, kCombine, "routes * 4");
-  constexpr auto kTileBytes = static_cast<std::int64_t>(sizeof(kernels::TokenTile));
-  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine,
-                         fmt::format("{} token tiles * {}", most.tiles / kTileBytes, kTileBytes));
+  cuda.tiles = arena.add("tiles", most.tiles, kRoute, kCombine, most.tiles == 0 ? "0" : most.tiles_formula);
   cuda.counts = arena.add("counts", routes == 0 ? 0 : 8, kRoute, kCombine, "2 * 4");
   if (most.rows > 0)
-    cuda.rows = arena.add("rows", most.rows, kDown, kCombine, fmt::format("{} values of a panel * 4", most.rows / 4));
+    cuda.rows = arena.add("rows", most.rows, kDown, kCombine, most.rows_formula);
   arena.place();
   data.segments = arena.segments();
   data.workspace_bytes = arena.bytes();
@@ -376,6 +409,69 @@ std::vector<KernelSpec> cuda_tile_kernels(const Caps& caps, const Device& device
   return specs;
 }
 
+namespace {
+
+/// What forbids a shape; empty when nothing does.
+using Reason = std::function<std::string(const CudaTileShape&)>;
+
+std::string shared_memory_reason(const Device& device, std::int64_t bytes) {
+  if (bytes <= device.shared_memory_bytes) return {};
+  return fmt::format("needs {} bytes of shared memory, \"{}\" gives a block {}", bytes, device.name,
+                     device.shared_memory_bytes);
+}
+
+/// What is left when nothing forbids a shape: other counts, or a shape that the table has before it.
+std::string order_reason(const PlanData& data, const CudaTileShape& shape) {
+  for (const Band& band : data.bands)
+    if (band.token_tile == 8 * shape.token_steps)
+      return fmt::format("a faster one serves the tiles of {} tokens (docs/performance.md)", band.token_tile);
+  return fmt::format("no band up to max_tokens = {} has tiles of {} tokens", data.caps.max_tokens,
+                     8 * shape.token_steps);
+}
+
+template <class Shapes>
+void decline(PlanData& data, const char* kernel, CudaKernel kind, const Shapes& shapes, const Reason& forbidden) {
+  for (const CudaTileShape& shape : shapes) {
+    bool taken = false;
+    for (const CudaBand& band : data.cuda_bands)
+      for (const CudaLaunch& launch : band.launches)
+        taken = taken || (launch.kernel == kind && launch.row_tiles == shape.row_tiles &&
+                          launch.token_tile == 8 * shape.token_steps);
+    if (taken) continue;
+    std::string reason = forbidden(shape);
+    if (reason.empty()) reason = order_reason(data, shape);
+    data.declined.push_back(
+        {fmt::format("{} {}x{}x{}", kernel, shape.row_tiles, shape.token_steps, shape.stages), std::move(reason)});
+  }
+}
+
+/// Every instance of the tables that this plan does not launch, and why.
+void explain(PlanData& data) {
+  const Caps& caps = data.caps;
+  const Device& device = data.device;
+  decline(data, "gate_up_tiles", CudaKernel::gate_up_tiles, kGateUpShapes, [&](const CudaTileShape& shape) {
+    return shared_memory_reason(device, kernels::kSumBytes + ring_bytes(caps, shape));
+  });
+  const std::int64_t slices = ceil_div(caps.hidden, kCudaUnitRows);
+  decline(data, "down_sums", CudaKernel::down_sums, kDownSumsShapes, [&](const CudaTileShape& shape) -> std::string {
+    if (!has_sums_instance(caps, shape)) return "mxfp4 in fp16 has too few registers for it";
+    if (shape.row_tiles > ceil_div(slices, device.multiprocessors))
+      return fmt::format("slices of {} columns of {} would leave some of the {} multiprocessors without one",
+                         kCudaUnitRows * shape.row_tiles, caps.hidden, device.multiprocessors);
+    return shared_memory_reason(device, sums_shared_bytes(caps, shape, std::min(caps.max_tokens, kMaxSumsTokens)));
+  });
+  const bool sums_only = std::all_of(data.cuda_bands.begin(), data.cuda_bands.end(), [](const CudaBand& band) {
+    return band.launches.back().kernel == CudaKernel::down_sums;
+  });
+  decline(data, "down_rows", CudaKernel::down_rows, kDownRowsShapes, [&](const CudaTileShape& shape) -> std::string {
+    if (sums_only) return fmt::format("sums in shared memory serve every count up to {}", caps.max_tokens);
+    return shared_memory_reason(device, ring_bytes(caps, shape));
+  });
+  data.declined.push_back({"naive kernels", "for checks: one thread an output element, every weight read per route"});
+}
+
+}  // namespace
+
 void plan_cuda_tiles(PlanData& data) {
   data.steps = {"route", "gate_up", "down", "combine"};
   for (BandChoice& choice : choose_bands(data.caps, data.device)) {
@@ -384,6 +480,8 @@ void plan_cuda_tiles(PlanData& data) {
   }
   plan_segments(data);
   data.weight_bytes = static_cast<std::uint64_t>(cuda_unit_layout(data.caps).total_bytes);
+  if (data.sizes_only) return;
+  explain(data);
   data.notes.push_back(
       "batch_invariant: always so and free of cost; every instance adds the same products in the same order");
 }

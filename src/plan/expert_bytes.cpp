@@ -20,8 +20,9 @@ std::int64_t exl3_bytes(const Caps& caps) {
   check(format.group_size == FormatSpec::exl3().group_size && !format.zero_points, ErrorCode::unsupported,
         "exl3 has neither groups nor zero points; leave them out");
   check(caps.hidden % kTrellisRotation == 0 && caps.intermediate % kTrellisRotation == 0, ErrorCode::unsupported,
-        "exl3 rotates {} channels at a time: hidden = {} and intermediate = {} must be multiples of it",
-        kTrellisRotation, caps.hidden, caps.intermediate);
+        "exl3 rotates {} channels at a time: hidden = {} and intermediate = {} must be multiples of it; use {} and {}",
+        kTrellisRotation, caps.hidden, caps.intermediate, round_up(caps.hidden, kTrellisRotation),
+        round_up(caps.intermediate, kTrellisRotation));
   const std::int64_t rows = checked_add(caps.gate_up_rows(), caps.intermediate, kWhat);
   const std::int64_t tiles =
       checked_mul(checked_mul(caps.experts, rows / kTrellisTile, kWhat), caps.hidden / kTrellisTile, kWhat);

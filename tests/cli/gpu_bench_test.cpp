@@ -41,7 +41,15 @@ TEST_F(GpuBench, HasTheDocumentedKeys) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = only_object(outcome);
   EXPECT_EQ(keys(json), (Keys{"kind", "version", "commit", "dirty", "device", "arch", "multiprocessors", "driver",
-                              "protocol", "limits", "rows", "failed"}));
+                              "protocol", "limits", "fingerprint", "rows", "failed"}));
+  EXPECT_EQ(outcome.err.rfind("fourfold ", 0), 0u) << outcome.err;
+  const Json& fingerprint = json["fingerprint"];
+  EXPECT_EQ(fingerprint["what"], "2 cases");
+  EXPECT_EQ(fingerprint["device"], "Stand-in GPU 0 (sm_90a), " + json["multiprocessors"].dump() + " SMs");
+  EXPECT_EQ(fingerprint["capacity"], 40);
+  EXPECT_EQ(fingerprint["kernels"]["from_pack"], fingerprint["kernels"]["count"]);
+  EXPECT_GT(fingerprint["kernels"]["count"], 2);
+  EXPECT_EQ(fingerprint["arena_bytes"], json["rows"][1]["workspace_bytes"]);
   EXPECT_EQ(json["kind"], "bench_moe");
   EXPECT_EQ(json["device"], "Stand-in GPU 0");
   EXPECT_EQ(json["commit"].get<std::string>().find("dirty"), std::string::npos);
@@ -109,6 +117,26 @@ TEST_F(GpuBench, CapacitiesAreRowsOfTheirOwn) {
   EXPECT_EQ(rows[1]["slices"], 3);
   EXPECT_EQ(rows[1]["capacity"], 16);
   EXPECT_LT(rows[1]["workspace_bytes"].get<int>(), rows[0]["workspace_bytes"].get<int>());
+}
+
+// The sweep of the planner takes the file as it is written.
+TEST_F(GpuBench, ItsCapacitiesAreTheMeasuredColumnOfASweep) {
+  const std::string problem = "t40 k2 e8 h128 i64";
+  const Outcome outcome = bench({problem, "t40 k2 e8 h128 i96", "--capacity", "40,16", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string file = folder.file("capacities.json");
+  std::ofstream(file) << outcome.out;
+  const Outcome swept =
+      run({"plan", problem, "--device", "h200", "--sweep", "capacity=16,24,40", "--bench", file, "--json"});
+  ASSERT_EQ(swept.exit_code, 0) << swept.err;
+  const Json rows = only_object(swept)["sweep"]["rows"], measured = only_object(outcome)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["measured_ms"].get<double>(), measured[1]["layer"]["median_us"].get<double>() / 1000);
+  EXPECT_TRUE(rows[1]["measured_ms"].is_null()) << "24 was not measured";
+  EXPECT_EQ(rows[2]["measured_ms"].get<double>(), measured[0]["layer"]["median_us"].get<double>() / 1000);
+  EXPECT_GT(rows[0]["measured_ms"], rows[2]["measured_ms"]) << "three slices";
+  const Outcome text = run({"plan", problem, "--device", "h200", "--sweep", "capacity=40", "--bench", file});
+  EXPECT_NE(text.out.find("0.015"), std::string::npos) << text.out;
 }
 
 TEST_F(GpuBench, ComparesWithAReport) {

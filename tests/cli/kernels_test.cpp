@@ -379,7 +379,7 @@ TEST_F(Kernels, CapturesAreResolvedOrSayHow) {
 
 TEST(DoctorCapture, RefusesWhatItCannotAnswer) {
   const std::vector<std::pair<std::vector<std::string>, int>> calls = {
-      {{"--capture", "1,9", "--problem", kProblem, "--device", "h200"}, 2},  // the plan ends at 8
+      {{"--capture", "1,9", "--problem", kProblem, "--device", "h200"}, 3},  // the plan ends at 8
       {{"--capture", "0", "--problem", kProblem, "--device", "h200"}, 2},    // launches nothing
       {{"--capture", "x", "--problem", kProblem, "--device", "h200"}, 2},
       {{"--capture", "1", "--problem", kProblem, "--device", "cpu"}, 2},

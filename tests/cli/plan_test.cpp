@@ -1,5 +1,6 @@
 // plan as an operator asks it: comparisons, sweeps, what fits, ranks, models, differences, configurations.
 #include <cmath>
+#include <map>
 
 #include "program.h"
 
@@ -55,6 +56,12 @@ TEST(PlanCompare, OverridesOfTheDeviceCount) {
   EXPECT_EQ(json["device"]["shared_memory_bytes"], 102'400);
 }
 
+TEST(Plan, AnArchitectureIsNamedWithOrWithoutItsSuffix) {
+  const Json json = plan_json({kGlm, "--device", "h200", "--arch", "sm120"});
+  EXPECT_EQ(json["device"]["arch"], "sm_120a");
+  EXPECT_EQ(json["workspace_bytes"], plan_json({kGlm, "--device", "h200", "--arch", "sm_120a"})["workspace_bytes"]);
+}
+
 TEST(PlanCompare, ARefusalIsAnAnswer) {
   const Json json = plan_json({"t4 k2 e4 h128 i128 mxfp4", "--device", "h200", "--compare", "flashinfer"});
   EXPECT_NE(json["reference"]["flashinfer"]["refused"].get<std::string>().find("NVFP4"), std::string::npos);
@@ -107,6 +114,46 @@ TEST(Plan, PricesBytesInKvTokens) {
   const Json shared =
       plan_json({kGlm, "--device", "h200", "--kv-record-bytes", "368", "--kv-layers", "78", "--dcp", "2"});
   EXPECT_EQ(shared["kv"]["bytes_per_token"], 368.0 * 78 / 2);
+}
+
+TEST(Plan, EveryReservationIsPricedInKvTokens) {
+  const Json json =
+      plan_json({kGlm, "--device", "h200", "--kv-bytes-per-token", "1000", "--capture", "1,64", "--tp", "2"});
+  const auto tokens = [](const Json& bytes) { return bytes.get<std::int64_t>() / 1000; };
+  EXPECT_EQ(json["kv"]["weight_tokens"], tokens(json["expert_total_bytes"]));
+  EXPECT_EQ(json["graph"]["kv_tokens"], tokens(json["graph"]["pool_bytes"]));
+  for (const Json& segment : json["segments"]) EXPECT_EQ(segment["kv_tokens"], tokens(segment["bytes"]));
+  ASSERT_GT(json["unreachable"].size(), 0u);
+  for (const Json& kernel : json["unreachable"])
+    EXPECT_EQ(kernel["kv_tokens"],
+              (kernel["workspace_bytes"].get<std::int64_t>() - json["workspace_bytes"].get<std::int64_t>()) / 1000);
+}
+
+// A graph of a size has every launch of its band in every layer: 3 up to the sums' limit, then 2 and 2 a panel.
+TEST(Plan, GraphsAreCountedByLaunches) {
+  const Json json = plan_json({"--model", kSource + "/examples/glm-5.2", "--format", "nvfp4", "--max-tokens", "3072",
+                               "--device", "h200", "--capture", "1,64,3072"});
+  EXPECT_EQ(json["graph"]["launches"], Json::array({3, 3, 2 + 2 * (6144 / 384)}));
+  EXPECT_EQ(json["graph"]["nodes"], 75 * (3 + 3 + 2 + 2 * (6144 / 384)));
+  const Outcome text = run({"plan", kGlm, "--device", "h200", "--capture", "1,64", "--explain"});
+  EXPECT_NE(text.out.find("assumption about the engine"), std::string::npos) << text.out;
+}
+
+TEST(Plan, ExplainsTheShapesThatAGpuPlanLeavesOut) {
+  const auto reason = [](const char* problem, const char* device, const std::string& shape) {
+    const Json json = plan_json({problem, "--device", device});
+    for (const Json& entry : json["declined"])
+      if (entry["candidate"] == shape) return entry["reason"].get<std::string>();
+    return "no such candidate: " + shape;
+  };
+  const auto says = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(reason(kGlm, "h200", "gate_up_tiles 4x4x3"), "no band up to max_tokens = 64 has tiles of 32 tokens");
+  says(reason(kGlm, "h200", "down_rows 2x4x3"), "sums in shared memory serve every count up to 64");
+  says(reason(kGlm, "h200", "gate_up_tiles 2x1x3"), "a faster one");
+  says(reason(kGlm, "rtx-pro-6000", "gate_up_tiles 4x4x3"), "gives a block 101376");
+  says(reason("t64 k8 e128 h2048 i768", "h200", "down_sums 3x1x4"), "some of the 132 multiprocessors without one");
 }
 
 TEST(PlanRanks, UnevenSharesMaximumAndSum) {
@@ -170,6 +217,91 @@ TEST(PlanSweep, TakesMeasuredTimesFromABenchFile) {
   EXPECT_NE(refused.err.find("capacity"), std::string::npos);
 }
 
+// What operators published for their server's arena (core, block 64): 1,054.14 MiB at 3,072 rows, 414.07 at 1,024.
+TEST(PlanSweep, AsksTheOtherSystemsToo) {
+  const Json json = plan_json({kGlm, "--device", "rtx-pro-6000", "--sweep", "capacity=1024,3072", "--compare",
+                               "b12x-trellis,marlin", "--kv-bytes-per-token", "14768"});
+  EXPECT_EQ(keys(json["sweep"]["reference"]), (Keys{"b12x-trellis", "marlin"}));
+  const Json& rows = json["sweep"]["reference"]["b12x-trellis"]["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["total_bytes"], 1'106'622'184);
+  EXPECT_EQ(rows[1]["bytes_gained"], 0);
+  const auto gained = 1'106'622'184 - rows[0]["total_bytes"].get<std::int64_t>();
+  EXPECT_EQ(rows[0]["bytes_gained"], gained);
+  EXPECT_EQ(rows[0]["kv_tokens_gained"], gained / 14768);
+  EXPECT_EQ(json["sweep"]["rows"][1]["workspace_bytes"],
+            plan_json({kGlm, "--device", "rtx-pro-6000", "--max-tokens", "3072"})["workspace_bytes"]);
+  const Outcome text =
+      run({"plan", kGlm, "--device", "rtx-pro-6000", "--sweep", "capacity=1024,3072", "--compare", "marlin"});
+  EXPECT_NE(text.out.find("marlin, capacities for chunks of 3,072 tokens"), std::string::npos) << text.out;
+}
+
+// Weights that are priced and not run: the sizing stands, and so does the refusal.
+TEST(PlanSweep, OfExl3IsTheReferences) {
+  const Arguments exl3 = {"t3072 k8 e160 h6144 i512 exl3 b3", "--device", "rtx-pro-6000"};
+  Arguments arguments = exl3;
+  arguments.insert(arguments.end(), {"--sweep", "capacity=512,3072", "--fit", "500MiB"});
+  const Json json = plan_json(arguments, 3);
+  EXPECT_TRUE(json["sweep"]["rows"][1]["workspace_bytes"].is_null());
+  EXPECT_EQ(json["sweep"]["rows"][0]["slices"], 6);
+  EXPECT_EQ(json["sweep"]["reference"]["b12x-trellis"]["rows"][1]["total_bytes"], 1'106'622'184);
+  EXPECT_TRUE(json["fit"]["capacity"].is_null());
+  const auto capacity = json["fit"]["reference"]["b12x-trellis"]["capacity"].get<std::int64_t>();
+  for (const std::int64_t tokens : {capacity, capacity + 1}) {
+    Arguments at = exl3;
+    at.insert(at.end(), {"--max-tokens", std::to_string(tokens)});
+    const auto bytes = plan_json(at, 3)["reference"]["b12x-trellis"]["total_bytes"].get<std::int64_t>();
+    EXPECT_EQ(bytes <= (500 << 20), tokens == capacity) << tokens;
+  }
+  arguments.insert(arguments.begin(), "plan");
+  const Outcome text = run(arguments);
+  EXPECT_EQ(text.exit_code, 3);
+  EXPECT_NE(text.out.find("refused: exl3"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("b12x-trellis, largest capacity"), std::string::npos) << text.out;
+  // A CPU has nothing to compare with.
+  EXPECT_EQ(run({"plan", "t4 k2 e4 h128 i128 exl3", "--device", "cpu", "--sweep", "capacity=4"}).exit_code, 3);
+}
+
+TEST(PlanFit, AsksTheOtherSystemsToo) {
+  const Json json =
+      plan_json({kGlm, "--device", "h200", "--fit", "16MiB", "--compare", "b12x,marlin,flashinfer:tile=8"});
+  for (const auto& [system, fit] : json["fit"]["reference"].items()) {
+    for (const Json& neighbour : fit["neighbours"]) {
+      EXPECT_EQ(neighbour["fits"].get<bool>(), neighbour["total_bytes"] <= (16 << 20)) << system;
+    }
+    if (fit["capacity"].is_null()) continue;
+    EXPECT_LT(fit["capacity"], json["fit"]["capacity"]) << system;
+  }
+  EXPECT_TRUE(json["fit"]["reference"]["b12x"]["capacity"].is_number());
+  // A system that does not serve the problem says so; what is too small for one token is no capacity.
+  const Json none =
+      plan_json({"t4 k2 e4 h128 i128 mxfp4", "--device", "h200", "--fit", "4096", "--compare", "flashinfer,b12x"});
+  EXPECT_NE(none["fit"]["reference"]["flashinfer"]["refused"].get<std::string>().find("NVFP4"), std::string::npos);
+  EXPECT_TRUE(none["fit"]["reference"]["b12x"]["capacity"].is_null());
+}
+
+// 211 tokens with blocks of 8 need more than 218 with blocks of 16: what fits is no simple boundary.
+TEST(PlanFit, IsExactWhereABillFalls) {
+  const auto bytes = [](std::int64_t tokens) {
+    return plan_json({"t" + std::to_string(tokens) + " k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare",
+                      "b12x-trellis"})["reference"]["b12x-trellis"]["total_bytes"]
+        .get<std::int64_t>();
+  };
+  ASSERT_GT(bytes(211), 27'000'000);
+  ASSERT_LT(bytes(218), 27'000'000);
+  const Json json =
+      plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis", "--fit", "27000000"});
+  const auto capacity = json["fit"]["reference"]["b12x-trellis"]["capacity"].get<std::int64_t>();
+  EXPECT_GE(capacity, 218);
+  EXPECT_LE(bytes(capacity), 27'000'000);
+  EXPECT_GT(bytes(capacity + 1), 27'000'000);
+  // And where only the smaller block fits.
+  const std::int64_t small = bytes(100);
+  const Json below = plan_json({"t1 k2 e59 h2048 i768", "--device", "rtx-pro-6000", "--compare", "b12x-trellis",
+                                "--fit", std::to_string(small)});
+  EXPECT_EQ(below["fit"]["reference"]["b12x-trellis"]["capacity"], 100);
+}
+
 TEST(PlanFit, IsExactWithItsNeighbours) {
   const Json json = plan_json({kGlm, "--device", "h200", "--fit", "30MiB"});
   const Json& fit = json["fit"];
@@ -210,6 +342,22 @@ TEST(PlanModel, PlansTheLayerOfAConfig) {
 }
 
 // 256 experts of 2048 columns in 75 layers do not fit on four cards of 96 GB in four bits, and do in three.
+TEST(PlanModel, OtherWeightsMakeAConfigAPool) {
+  const std::string model = kSource + "/examples/glm-5.2";
+  const Arguments arguments = {"--model",  model,          "--format",        "exl3 b3", "--tp",      "4",
+                               "--device", "rtx-pro-6000", "--other-weights", "14GiB",   "--reserve", "2GiB"};
+  const Json json = plan_json(arguments, 3);
+  const std::int64_t pool = 96'000'000'000 - json["expert_total_bytes"].get<std::int64_t>() - (std::int64_t{16} << 30);
+  EXPECT_EQ(json["pool"]["bytes"], pool);
+  EXPECT_TRUE(json["pool"]["kv_tokens"].is_null()) << "there is no arena of ours";
+  const double left = static_cast<double>(pool - json["reference"]["b12x-trellis"]["total_bytes"].get<std::int64_t>());
+  EXPECT_EQ(json["pool"]["reference"]["b12x-trellis"],
+            static_cast<std::int64_t>(left / json["kv"]["bytes_per_token"].get<double>()));
+  for (const Arguments& wrong : {Arguments{"plan", kGlm, "--device", "h200", "--other-weights", "1GiB"},
+                                 Arguments{"plan", "--model", model, "--pool", "4GiB", "--other-weights", "1GiB"}})
+    EXPECT_EQ(run(wrong).exit_code, 2);
+}
+
 TEST(PlanModel, SaysWhatDoesNotFit) {
   const std::string model = kSource + "/examples/glm-5.2";
   const Json four = plan_json({"--model", model, "--format", "nvfp4", "--tp", "4", "--device", "rtx-pro-6000"});
@@ -309,6 +457,47 @@ TEST(PlanCheck, EveryRuleNamesTheNearestValidValue) {
   }
 }
 
+TEST(PlanCheck, ASizeBeyondTheCapacityIsNoWindow) {
+  const TemporaryFolder folder;
+  const std::string path = write(folder, "config.json",
+                                 R"({"problem": "t1 k8 e160 h6144 i512", "device": "h200", "capacity": 64,
+                                     "capture_sizes": [16, 128], "max_num_seqs": 8, "num_speculative_tokens": 3})");
+  const Json findings = only_object(run({"plan", "check", path, "--json"}))["findings"];
+  ASSERT_EQ(findings.size(), 2u) << findings;
+  EXPECT_EQ(findings[0]["rule"], "capture_beyond_capacity");
+  EXPECT_EQ(findings[1]["rule"], "window_too_small");
+  EXPECT_EQ(findings[1]["nearest"], 4);
+}
+
+// Where not even one sequence fits into the window, the window is what must change.
+TEST(PlanCheck, AWindowSmallerThanOneSequence) {
+  const TemporaryFolder folder;
+  const auto finding = [&](const std::string& capacity) {
+    const std::string path = write(folder, "config.json",
+                                   R"({"problem": "t1 k8 e160 h6144 i512", "device": "h200", "capture_sizes": [2],
+                                       "max_num_seqs": 8, "num_speculative_tokens": 3, "capacity": )" +
+                                       capacity + "}");
+    return only_object(run({"plan", "check", path, "--json"}))["findings"][0];
+  };
+  EXPECT_EQ(finding("64")["key"], "capture_sizes");
+  EXPECT_EQ(finding("64")["nearest"], 32);
+  EXPECT_EQ(finding("64")["text"].get<std::string>().find("max_num_seqs = 0"), std::string::npos);
+  EXPECT_NE(finding("16")["text"].get<std::string>().find("capture 32 with a capacity as large"), std::string::npos);
+}
+
+TEST(PlanCheck, ThePoolIsFoundAsPlanFindsIt) {
+  const TemporaryFolder folder;
+  const std::string model = kSource + "/examples/glm-5.2/config-160-experts.json";
+  const std::string path =
+      write(folder, "config.json", R"({"model": ")" + model + R"(", "format": "nvfp4", "tp": 4, "dcp": 2,
+              "device": "rtx-pro-6000", "capacity": 1024, "other_weights": "14GiB", "reserve": "2GiB",
+              "kv_record_bytes": 368, "max_model_len": 9000000})");
+  const Json json = only_object(run({"plan", "check", path, "--json"}));
+  ASSERT_EQ(json["findings"].size(), 1u) << json["findings"];
+  EXPECT_EQ(json["findings"][0]["rule"], "pool_below_context");
+  EXPECT_EQ(json["findings"][0]["nearest"], json["plan"]["pool"]["kv_tokens"]);
+}
+
 TEST(PlanCheck, TheNearestCapacityKeepsTheLimit) {
   const TemporaryFolder folder;
   const auto check = [&](std::int64_t capacity) {
@@ -355,23 +544,6 @@ TEST(PlanCheck, TheModelIsFoundFromTheFile) {
   std::filesystem::copy(kDemo + "/config.json", folder.file("model.json"));
   const std::string path = write(folder, "config.json", R"({"model": "model.json", "device": "h200", "capacity": 64})");
   EXPECT_EQ(run({"plan", "check", path}).exit_code, 0);
-}
-
-TEST(Fingerprint, StandsAtTheTopOfARun) {
-  const Outcome outcome = run({"verify", "moe", "t1,9 k2 e4 h64 i64", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err.rfind("fourfold ", 0), 0u) << outcome.err;
-  const Json fingerprint = only_object(outcome)["fingerprint"];
-  EXPECT_EQ(keys(fingerprint), (Keys{"version", "commit", "program", "device", "what", "bands", "capacity",
-                                     "arena_bytes", "weight_bytes", "kernels", "seconds"}));
-  EXPECT_EQ(fingerprint["what"], "t9 k2 e4 h64 i64 nvfp4 bf16 silu");
-  EXPECT_EQ(fingerprint["capacity"], 9);
-  EXPECT_EQ(fingerprint["program"].get<std::string>().size(), 16u);
-  const Json planned = plan_json({"t9 k2 e4 h64 i64"});
-  EXPECT_EQ(fingerprint["arena_bytes"], planned["workspace_bytes"]);
-  EXPECT_NE(outcome.err.find("arena " + std::to_string(planned["workspace_bytes"].get<std::uint64_t>())),
-            std::string::npos)
-      << outcome.err;
 }
 
 }  // namespace

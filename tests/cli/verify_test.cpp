@@ -19,7 +19,10 @@ TEST(VerifyCase, PassesEveryCaseOfTheRepository) {
   const Outcome outcome = run(arguments);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), Keys{"cases"});
+  EXPECT_EQ(keys(json), (Keys{"cases", "fingerprint"}));
+  EXPECT_EQ(outcome.err.rfind("fourfold ", 0), 0u) << outcome.err;
+  EXPECT_EQ(json["fingerprint"]["what"], "43 case files");
+  EXPECT_EQ(json["fingerprint"]["plans"], files.size());
   ASSERT_EQ(json["cases"].size(), files.size());
   for (const Json& result : json["cases"]) {
     EXPECT_EQ(keys(result), kCaseKeys);
@@ -84,7 +87,8 @@ TEST(VerifyModel, PassesExactlyAndHasTheDocumentedKeys) {
       run({"verify", "model", kTiny, "--reference", kTiny + "/reference.json", "--activations", "f32", "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   const Json json = only_object(outcome);
-  EXPECT_EQ(keys(json), (Keys{"max_logit_error", "max_nll_error", "greedy_matched", "greedy_total", "ok"}));
+  EXPECT_EQ(keys(json),
+            (Keys{"max_logit_error", "max_nll_error", "greedy_matched", "greedy_total", "ok", "fingerprint"}));
   EXPECT_TRUE(json["ok"].get<bool>());
   EXPECT_LE(json["max_logit_error"].get<double>(), 2e-4);
   EXPECT_GT(json["greedy_total"].get<int>(), 0);
@@ -121,6 +125,14 @@ TEST(VerifyDevice, PassesAndLeavesItsReport) {
   EXPECT_TRUE(json["ok"].get<bool>());
   EXPECT_EQ(json["failed"], 0);
   EXPECT_GT(json["total"].get<int>(), 20);
+  // Its line comes before the progress.
+  EXPECT_EQ(outcome.err.rfind("fourfold ", 0), 0u) << outcome.err;
+  const Json& fingerprint = json["fingerprint"];
+  EXPECT_EQ(fingerprint["plans"], json["total"]);
+  EXPECT_EQ(fingerprint["bands"], "various");
+  EXPECT_EQ(fingerprint["capacity"], 65);
+  EXPECT_GT(fingerprint["arena_bytes"].get<std::uint64_t>(), 0u);
+  EXPECT_GT(fingerprint["kernels"]["count"], 10);
   EXPECT_EQ(json["cases"].size(), json["total"].get<std::size_t>());
   EXPECT_EQ(folder.names(), std::set<std::string>{"report.json"});
 }

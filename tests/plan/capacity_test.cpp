@@ -139,13 +139,29 @@ class Arithmetic {
   }
   std::int64_t product() {
     std::int64_t result = atom();
-    while (take('*')) result *= atom();
-    return result;
+    for (;;) {
+      if (take('*')) {
+        result *= atom();
+      } else if (take('/')) {
+        const std::int64_t by = atom();
+        ok_ = ok_ && by > 0;
+        if (by > 0) result /= by;
+      } else {
+        return result;
+      }
+    }
   }
   std::int64_t sum() {
     std::int64_t result = product();
-    while (take('+')) result += product();
-    return result;
+    for (;;) {
+      if (take('+')) {
+        result += product();
+      } else if (take('-')) {
+        result -= product();
+      } else {
+        return result;
+      }
+    }
   }
 
   std::string text_;
@@ -177,7 +193,7 @@ TEST(FormulaNumbers, ComputeTheBytesOfTheSegment) {
 TEST(FormulaNumbers, OfAGpuNameNoCapsField) {
   const Plan planned = plan(caps_of("t64 k8 e160 h6144 i512 nvfp4 bf16 silu"), device_preset("h200"));
   for (const Segment& segment : planned.segments())
-    for (const char* word : {"routes", "intermediate", "tokens"})
+    for (const char* word : {"routes", "intermediate", "tokens", "experts"})
       EXPECT_EQ(formula_numbers(planned, segment).find(word), std::string::npos) << segment.name;
 }
 

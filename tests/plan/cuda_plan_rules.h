@@ -12,11 +12,8 @@
 namespace fourfold {
 
 /// Random caps that a GPU serves.
-inline Caps random_cuda_caps(std::mt19937_64& random) {
-  Caps caps = random_caps(random);
-  if (caps.activation_dtype == DType::f32) caps.activation_dtype = DType::bf16;
-  caps.max_tokens = std::min(caps.max_tokens, kMaxCudaRoutes / caps.top_k);
-  return caps;
+inline Caps random_cuda_caps(std::mt19937_64& random, const char* device = "h200") {
+  return servable_by_gpu(random_caps(random), device_preset(device));
 }
 
 /// Segments are aligned, lie inside the workspace, live in steps of the plan, and share no byte in a common step.
@@ -40,7 +37,7 @@ inline void expect_ledger_rules(const Plan& planned) {
 inline void expect_workspace_grows(const Device& device, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int round = 0; round < 2000; ++round) {
-    Caps caps = random_cuda_caps(random);
+    Caps caps = servable_by_gpu(random_caps(random), device);
     const std::uint64_t large = required_workspace_bytes(caps, device);
     caps.max_tokens = log_uniform(random, 0, caps.max_tokens);
     ASSERT_LE(required_workspace_bytes(caps, device), large) << "round " << round;

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "corpus/corpus.h"
 #include "cuda_plan_rules.h"
@@ -55,7 +56,7 @@ TEST(CudaTilePlan, EveryLaunchFitsTheDeviceAndItsSpec) {
   for (const char* name : {"a100", "h200", "b200", "rtx-5090"}) {
     const Device device = device_preset(name);
     for (int round = 0; round < 500; ++round) {
-      const Caps caps = random_cuda_caps(random);
+      const Caps caps = random_cuda_caps(random, name);
       const PlanData data = *plan(caps, device).data();
       for (std::size_t i = 0; i < data.bands.size(); ++i)
         for (const CudaLaunch& launch : data.cuda_bands[i].launches) {
@@ -126,6 +127,66 @@ TEST(CudaTilePlan, BatchInvariantCostsNothing) {
   const PlanData with = data_of("t64 k8 e160 h6144 i512 invariant"), without = data_of("t64 k8 e160 h6144 i512");
   EXPECT_EQ(with.kernel_specs, without.kernel_specs);
   EXPECT_EQ(with.workspace_bytes, without.workspace_bytes);
+}
+
+// Items, a token tile and a block of rows each, are counted in 32 bits by the kernels. One token less is served.
+TEST(CudaTilePlan, MoreItemsThanKernelsCountAreRefused) {
+  for (const char* problem : {"t2000000 k8 e4096 h64 i1048576", "t33000000 k64 e1 h64 i4096 int4 g32 relu2",
+                              "t2000000000 k1 e160 h6144 i2048", "t400000 k64 e256 h8192 i1048576 mxfp4"})
+    for (const char* name : {"h200", "a100", "rtx-pro-6000"}) {
+      Caps caps = caps_of(problem);
+      const Device device = device_preset(name);
+      const Support support = can_implement(caps, device);
+      ASSERT_FALSE(support.ok) << problem;
+      ASSERT_NE(support.reason.find("more items than the 2147483647"), std::string::npos) << support.reason;
+      const std::size_t use = support.reason.rfind("; use ");
+      ASSERT_NE(use, std::string::npos) << support.reason;
+      caps.max_tokens = std::stoll(support.reason.substr(use + 6));
+      EXPECT_TRUE(can_implement(caps, device).ok) << problem << " on " << name << ": " << support.reason;
+      ++caps.max_tokens;
+      EXPECT_FALSE(can_implement(caps, device).ok) << problem << " on " << name << ": " << support.reason;
+      EXPECT_EQ(largest_max_tokens(caps, device, UINT64_MAX), caps.max_tokens - 1) << problem << " on " << name;
+    }
+}
+
+TEST(CudaTilePlan, ItemsOfEveryRandomPlanFit32Bits) {
+  std::mt19937_64 random(26);
+  std::int64_t largest = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const PlanData data = *plan(random_cuda_caps(random), device_preset("h200")).data();
+    for (std::size_t i = 0; i < data.bands.size(); ++i)
+      for (const CudaLaunch& launch : data.cuda_bands[i].launches) {
+        if (launch.row_tiles == 0) continue;
+        const std::int64_t rows = launch.kernel == CudaKernel::gate_up_tiles ? data.caps.gate_up_rows()
+                                  : launch.kernel == CudaKernel::down_rows   ? launch.panel_columns
+                                                                             : 16;
+        const std::int64_t tiles =
+            max_token_tiles(data.bands[i].max_tokens * data.caps.top_k, data.caps.experts, launch.token_tile);
+        const std::int64_t row_tiles = (rows + 15) / 16;
+        const std::int64_t items = tiles * ((row_tiles + launch.row_tiles - 1) / launch.row_tiles);
+        ASSERT_LE(items, INT32_MAX) << problem_text({data.caps, {data.caps.max_tokens}, {}});
+        largest = std::max(largest, items);
+      }
+  }
+  EXPECT_GT(largest, INT32_MAX / 16) << "the limit is near";
+}
+
+TEST(CudaTilePlan, EveryShapeIsLaunchedOrDeclinedWithAReason) {
+  for (const char* name : {"a100", "h200", "rtx-pro-6000"})
+    for (const std::string& problem : support::corpus_problems()) {
+      const PlanData data = data_of(problem, name);
+      std::set<std::string> declined;
+      for (const Declined& entry : data.declined) {
+        EXPECT_FALSE(entry.reason.empty()) << entry.candidate;
+        EXPECT_TRUE(declined.insert(entry.candidate).second) << entry.candidate;
+      }
+      // 6 shapes of gate_up, 6 of sums, 3 of rows, and the naive family; a shape that is launched is not declined.
+      std::set<std::tuple<CudaKernel, int, int>> launched;
+      for (const CudaBand& band : data.cuda_bands)
+        for (const CudaLaunch& launch : band.launches)
+          if (launch.row_tiles > 0) launched.insert({launch.kernel, launch.row_tiles, launch.token_tile});
+      EXPECT_EQ(declined.size() + launched.size(), 16u) << problem << " on " << name;
+    }
 }
 
 TEST(CudaTilePlan, PricesThePackedWeights) {

@@ -60,6 +60,13 @@ inline Caps random_caps(std::mt19937_64& random) {
   return caps;
 }
 
+/// `caps` as a GPU serves them: 16-bit activations, and fewer tokens where they are more than its kernels count.
+inline Caps servable_by_gpu(Caps caps, const Device& device) {
+  if (caps.activation_dtype == DType::f32) caps.activation_dtype = DType::bf16;
+  while (caps.max_tokens > 0 && !can_implement(caps, device)) caps.max_tokens /= 2;
+  return caps;
+}
+
 inline Device random_cpu(std::mt19937_64& random) {
   Device device;
   device.name = "cpu";

@@ -256,6 +256,41 @@ TEST(B12x, GrowsWithTokensTopKAndBlock) {
   }
 }
 
+// The reduction planes saturate at S x 4 x block x 256 values each: 94 MiB with block 64 that no capacity shrinks.
+TEST(B12x, AFloorThatCapacityCannotShrink) {
+  for (const std::int64_t tokens : {512, 1024, 3072, 8192, 65536})
+    for (const char* system : {"b12x:block=64", "b12x-trellis:block=64"}) {
+      const ReferenceBill bill = glm(system, tokens);
+      EXPECT_EQ(segment(bill, "fc1_c_tmp") + segment(bill, "fc2_c_tmp"), 94u << 20) << system << " " << tokens;
+      EXPECT_EQ(segment(bill, "fc2_c_tmp"), 188u * 4 * 64 * 256 * 4);
+    }
+}
+
+// What --fit searches: the largest block never falls, and while it stays the bytes grow. Where it rises they can fall.
+TEST(Reference, EveryBillGrowsWithTokensWhileItsBlockStays) {
+  std::mt19937_64 random(24);
+  int compared = 0, same = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const std::int64_t tokens = log_uniform(random, 1, 40000), more = tokens + log_uniform(random, 1, 2000);
+    const std::int64_t top_k = log_uniform(random, 1, 22), experts = log_uniform(random, top_k, 512);
+    for (const char* system : {"b12x", "b12x-trellis", "flashinfer", "flashinfer:tile=8:tactics=3", "marlin"}) {
+      const auto bill = [&](std::int64_t count) {
+        return reference_bill(system, caps_of(fmt::format("t{} k{} e{} h2048 i768", count, top_k, experts)), gpu(188));
+      };
+      const ReferenceBill few = bill(tokens), many = bill(more);
+      ASSERT_EQ(few.refused, "") << system;
+      ASSERT_LE(few.blocks.back(), many.blocks.back()) << system;
+      ++compared;
+      if (few.blocks.back() != many.blocks.back()) continue;
+      ++same;
+      ASSERT_LE(few.total_bytes, many.total_bytes)
+          << system << " t" << tokens << " against t" << more << " k" << top_k << " e" << experts;
+    }
+  }
+  EXPECT_GT(same, 2000);
+  EXPECT_GT(compared - same, 500);
+}
+
 TEST(FlashInfer, TheRunnerThatRanOutOfMemory) {
   const Caps caps = caps_of("t16384 k22 e128 h1024 i2688 nvfp4 bf16 silu");
   EXPECT_EQ(reference::flashinfer_rows(16384 * 22, 128, 128), 376'704);

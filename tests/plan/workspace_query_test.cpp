@@ -10,6 +10,7 @@
 
 #include "corpus/corpus.h"
 #include "cuda_plan_rules.h"
+#include "fourfold/error.h"
 #include "fourfold/plan.h"
 
 namespace fourfold {
@@ -25,18 +26,63 @@ struct Asked {
   Device device;
 };
 
+Asked random_gpu_question(std::mt19937_64& random) {
+  const Device device = random_gpu(random);
+  return {servable_by_gpu(random_caps(random), device), device};
+}
+
 /// One problem in two for a GPU, the others for a CPU.
 Asked random_question(std::mt19937_64& random) {
-  if (random() % 2) return {random_cuda_caps(random), random_gpu(random)};
+  if (random() % 2) return random_gpu_question(random);
   return {random_caps(random), random_cpu(random)};
 }
 
-TEST(WorkspaceQuery, EqualsThePlanForTenThousandRandomCaps) {
+TEST(WorkspaceQuery, EqualsThePlanForTenThousandRandomCapsOfACpu) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 10000; ++round) {
-    const auto [caps, device] = random_question(random);
+    const Caps caps = random_caps(random);
+    const Device device = random_cpu(random);
     ASSERT_EQ(required_workspace_bytes(caps, device), plan(caps, device).workspace_bytes()) << "round " << round;
   }
+}
+
+TEST(WorkspaceQuery, EqualsThePlanForTenThousandRandomCapsOfAGpu) {
+  std::mt19937_64 random(16);
+  int one_band = 0, more_bands = 0, naive = 0;
+  for (int round = 0; round < 10000; ++round) {
+    auto [caps, device] = random_gpu_question(random);
+    device.naive_kernels = random() % 8 == 0;
+    const Plan planned = plan(caps, device);
+    ASSERT_EQ(required_workspace_bytes(caps, device), planned.workspace_bytes()) << "round " << round;
+    ++(planned.bands().size() > 1 ? more_bands : one_band);
+    naive += device.naive_kernels ? 1 : 0;
+  }
+  EXPECT_GT(one_band, 1000);
+  EXPECT_GT(more_bands, 1000);
+  EXPECT_GT(naive, 1000);
+}
+
+// What is refused is refused by both, with the same words.
+TEST(WorkspaceQuery, RefusesWhatThePlanRefuses) {
+  std::mt19937_64 random(17);
+  int refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    Caps caps = random_caps(random);
+    const Device device = random_gpu(random);
+    const Support support = can_implement(caps, device);
+    if (support) continue;
+    ++refused;
+    for (const bool whole : {false, true}) {
+      try {
+        whole ? plan(caps, device).workspace_bytes() : required_workspace_bytes(caps, device);
+        ADD_FAILURE() << "round " << round << " is not refused";
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), ErrorCode::unsupported);
+        ASSERT_EQ(error.what(), support.reason);
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(WorkspaceQuery, GrowsWithMaxTokens) {
@@ -55,7 +101,9 @@ TEST(WorkspaceQuery, GrowsWithMaxTokens) {
 // The best of some passes, because a machine that does other work measures that too.
 TEST(WorkspaceQuery, TakesLessThan50Microseconds) {
   constexpr int kCalls = 200, kPasses = 25;
-  for (const std::string& problem : support::corpus_problems()) {
+  std::vector<std::string> problems = support::corpus_problems();
+  problems.push_back("t100000 k8 e4096 h1048576 i2048");  // 2731 panels of output columns
+  for (const std::string& problem : problems) {
     const Caps caps = parse_problem(problem).caps;
     for (const char* name : {"cpu", "h200", "rtx-pro-6000"}) {
       const Device device = device_preset(name);
